@@ -71,25 +71,25 @@ pub enum Violation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Limit {
-    /// [`PLAYLIST_BYTES_MAX`](crate::limits::PLAYLIST_BYTES_MAX).
+    /// The playlist exceeds [`PLAYLIST_BYTES_MAX`](crate::limits::PLAYLIST_BYTES_MAX).
     #[error("bytes of the playlist")]
     Bytes,
-    /// [`LINE_BYTES_MAX`](crate::limits::LINE_BYTES_MAX).
+    /// A line exceeds [`LINE_BYTES_MAX`](crate::limits::LINE_BYTES_MAX).
     #[error("bytes of a line")]
     Line,
-    /// [`ATTRIBUTES_MAX`](crate::limits::ATTRIBUTES_MAX).
+    /// A tag has more attributes than [`ATTRIBUTES_MAX`](crate::limits::ATTRIBUTES_MAX).
     #[error("attributes of a tag")]
     Attributes,
-    /// [`VARIANTS_MAX`](crate::limits::VARIANTS_MAX).
+    /// More variants than [`VARIANTS_MAX`](crate::limits::VARIANTS_MAX).
     #[error("variants")]
     Variants,
-    /// [`RENDITIONS_MAX`](crate::limits::RENDITIONS_MAX).
+    /// More renditions than [`RENDITIONS_MAX`](crate::limits::RENDITIONS_MAX).
     #[error("renditions")]
     Renditions,
-    /// [`PARTS_MAX`](crate::limits::PARTS_MAX).
+    /// More parts than [`PARTS_MAX`](crate::limits::PARTS_MAX).
     #[error("parts")]
     Parts,
-    /// [`REPORTS_MAX`](crate::limits::REPORTS_MAX).
+    /// More rendition reports than [`REPORTS_MAX`](crate::limits::REPORTS_MAX).
     #[error("rendition reports")]
     Reports,
 }

@@ -12,7 +12,7 @@ use crate::limits::URL_BYTES_MAX;
 pub struct Url {
     scheme: &'static str,
     authority: String,
-    /// Begins with a slash.
+    /// Path, which begins with a slash.
     path: String,
     query: Option<String>,
 }

@@ -150,8 +150,8 @@ impl Channels {
     }
 
     fn note_sei(&mut self, body: &[u8]) {
-        // Skip SEI without captions, such as the long text with which encoders identify themselves in many
-        // first pictures.
+        // Skip SEI without captions, such as the long text by which many encoders identify themselves in the first
+        // picture.
         if !body.windows(4).take(SEI_BYTES_MAX).any(|four| four == b"GA94") {
             return;
         }
@@ -194,8 +194,8 @@ impl Channels {
         self.note_packet(&packet);
     }
 
-    /// Adds the channel of a pair of CEA-608. Control codes name their channel (CTA-608-E §8). Text belongs
-    /// to the channel of the control code before it, which was already added.
+    /// Adds the channel of a CEA-608 byte pair. A control code names its channel (CTA-608-E §8). Text belongs to the
+    /// channel of the control code before it, which was already added.
     const fn note_pair(&mut self, field: u8, pair: [u8; 2]) {
         let [code @ 0x10..=0x1f, 0x20..=0x7f] = pair else { return };
         let second = if code & 8 != 0 { 1 } else { 0 };
@@ -308,7 +308,8 @@ impl Known {
         self.seen.or(announced).iter().map(|channel| (channel, language(channel))).collect()
     }
 
-    /// Returns the channels of both; languages are those of `self` if it has any.
+    /// Returns the channels of both. The announced channels are those of `self`, or those of `other` if `self` has
+    /// none.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         let own = if self.services == Services::NONE { &other.services } else { &self.services };

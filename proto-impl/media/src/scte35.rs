@@ -157,8 +157,8 @@ pub fn insert(id: u32, kind: Kind, duration: Option<u64>) -> Bytes {
     inserted(id, kind, duration, true)
 }
 
-/// Returns a section like that of [`insert`], but with an immediate splice, which takes effect where the
-/// section is received.
+/// Returns a section like that of [`insert`], but with an immediate splice, which takes effect at the section's own
+/// place in the stream.
 #[must_use]
 pub fn immediate(id: u32, kind: Kind, duration: Option<u64>) -> Bytes {
     inserted(id, kind, duration, false)

@@ -220,7 +220,7 @@ pub fn cue_text(text: &str) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
-/// Adds a line to the text of a cue, unless it is empty.
+/// Adds a line to the text of a cue, unless the line is empty.
 fn add_line(out: &mut String, line: &str) {
     let is_kept = |c: &char| !c.is_control();
     let mut line: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).filter(is_kept).collect();
@@ -264,7 +264,7 @@ fn is_tag(language: &str) -> bool {
 }
 
 /// Parses a setting that lists languages, each with an optional name, such as `en:English,de:Deutsch`. An empty text
-/// lists none; `None` if the text is invalid or names a language, by any of its codes, or a name twice.
+/// lists none. `None` if the text is invalid, or contains a name twice, or a language twice (by any of its codes).
 #[must_use]
 pub fn read_languages(text: &str) -> Option<Vec<(String, String)>> {
     let mut list: Vec<(String, String)> = Vec::new();
@@ -287,7 +287,8 @@ pub fn read_languages(text: &str) -> Option<Vec<(String, String)>> {
     Some(list)
 }
 
-/// Returns the index of a language in such a list, by its shortest code; that of the first one if the text is empty.
+/// Returns the index of a language in a list of [`read_languages`]; languages are compared by their shortest codes. An
+/// empty `language` selects the first entry.
 #[must_use]
 pub fn find_language(list: &[(String, String)], language: &str) -> Option<usize> {
     let wanted = tag(language);

@@ -79,7 +79,7 @@ impl SenderState {
         let (timestamp, at) = self.mapping?;
         let ticks = |duration: Duration| {
             let ticks = duration.as_nanos().saturating_mul(self.clock_rate.into()) / 1_000_000_000;
-            // The lower 32 bits: the clock wraps.
+            // Only the lower 32 bits are used, because the clock wraps around.
             u32::try_from(ticks % (1 << 32)).unwrap_or(0)
         };
         let rtp_timestamp = match now.checked_duration_since(at) {

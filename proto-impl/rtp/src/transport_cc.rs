@@ -71,9 +71,10 @@ impl ArrivalRecorder {
             self.due = None;
             return false;
         };
-        // A short gap before the first arrival is reported as lost; a long one is omitted, because nothing is
-        // known about it. A packet that was reported as lost, but arrives after all, is reported separately:
-        // a sender believes the later report, including its statements about the packets that follow.
+        // A short gap before the first arrival is reported as lost; a long one is omitted, because nothing is known
+        // about it. If a packet that was reported as lost arrives after all, feedback about it does not extend to
+        // packets reported since: their arrivals are no longer kept, so they would be reported as lost, and a sender
+        // believes the later report.
         let short = first >= next && first.since(next) < SPAN_MAX / 2;
         let base = if short { next } else { first };
         let reference = first_micros.div_euclid(REFERENCE_MICROS);

@@ -42,7 +42,7 @@ pub struct Config {
     /// Maximum size of sent datagrams: bytes of UDP payload.
     pub datagram_bytes_max: usize,
     /// True if sent audio may carry its level (RFC 6464), set by [`crate::Peer::set_audio_level`]; for clients that
-    /// publish. Without RTX, a section whose lost packets are retransmitted carries no levels.
+    /// publish. A section that retransmits lost packets without RTX carries no levels.
     pub audio_levels: bool,
     /// True if later offers of the peer may add and withdraw sections, up to [`crate::OFFERED_SECTIONS_MAX`]. Only
     /// clients that view a room need this, because the server offers sections as participants come and go. If false,

@@ -10,9 +10,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Bytes that are always sent immediately, without pacing, on a path without a rate limit.
+/// Bytes that may always leave immediately, without pacing, on a path without a rate limit.
 const BURST_BYTES_MIN: u64 = 64 << 10;
-/// The same as a duration of the stream; the larger of the two counts.
+/// The same allowance, as a duration of the stream. The larger of the two counts.
 const BURST_TIME: Duration = Duration::from_millis(100);
 /// Pace after a burst, in halves of the stream's rate: 5 means 2.5 times the rate.
 const FACTOR_TIMES_TWO: u64 = 5;
@@ -25,9 +25,10 @@ const LIMIT_MIN: u64 = 5_000;
 /// Burst that leaves immediately while the path limits the sending rate: the data that the limit allows in
 /// this time.
 const LIMITED_BURST_TIME: Duration = Duration::from_millis(30);
-/// Minimum burst in bytes while the path limits the sending rate: two packets. With pairs, three packets; two
-/// of them leave together, so that the distance between their arrivals shows the capacity of the path.
+/// Minimum burst in bytes while the path limits the sending rate: two packets.
 const LIMITED_BURST_MIN: u64 = 2_400;
+/// Minimum burst in bytes if packets leave in pairs: three packets. Two of them leave together, so that the distance
+/// between their arrivals shows the capacity of the path.
 const LIMITED_BURST_OF_PAIRS: u64 = 3_600;
 /// Duration of the stream that is measured before its rate is first used.
 const MEASURE_FIRST: Duration = Duration::from_millis(100);

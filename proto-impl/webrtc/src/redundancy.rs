@@ -16,9 +16,9 @@ const HEAD_BYTES: usize = 4;
 const DISTANCE_MAX: u32 = (1 << 14) - 1;
 /// Largest length that a block header can express.
 const LENGTH_MAX: usize = (1 << 10) - 1;
-/// Loss in thousandths at which one earlier packet is repeated.
+/// Loss in thousandths from which on each packet repeats one earlier packet.
 pub(crate) const LOSS_OF_ONE: u16 = 3;
-/// Loss in thousandths at which two earlier packets are repeated. Audio is then lost only if three consecutive
+/// Loss in thousandths from which on each packet repeats two earlier ones. Audio is then lost only if three consecutive
 /// packets are lost.
 const LOSS_OF_TWO: u16 = 80;
 /// Number of reports without loss after which the redundancy is reduced. The redundancy is kept that long because

@@ -56,8 +56,8 @@ const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
 /// Interval at which packets carry their capture time. Players derive the capture times of other packets from
 /// these.
 const CAPTURE_TIME_INTERVAL: Duration = Duration::from_secs(1);
-/// Loss in thousandths at which each retransmission is sent twice. Receivers request a packet only once per
-/// estimated round trip. The second copy follows a little later, because losses come in bursts.
+/// Loss in thousandths from which on each retransmission is sent twice, because receivers request a packet only once
+/// per estimated round trip. The second copy follows a little later, because losses come in bursts.
 const LOSS_OF_ECHOES: u16 = 150;
 const ECHO_AFTER: Duration = Duration::from_millis(15);
 /// Maximum number of waiting second copies.
@@ -223,7 +223,7 @@ impl Clock {
         let (Some(left), Some((newest, _))) = (self.vacated.take(), self.newest) else { return };
         let passed = sampled.saturating_duration_since(left).as_millis();
         let ticks = passed.saturating_mul(clock_rate.into()) / 1000;
-        // The lower 32 bits: the clock wraps.
+        // Only the lower 32 bits are used, because the clock wraps around.
         let ticks = u32::try_from(ticks.max(1) % (1 << 32)).unwrap_or(1);
         let ahead = newest.wrapping_add(ticks).wrapping_sub(self.timestamp(first));
         self.offset = self.offset.wrapping_add(ahead);
@@ -559,7 +559,7 @@ impl Sender {
     /// false if there was no room.
     pub(crate) fn fill(&mut self, now: Instant, log: &PacketLog, road: &mut Road<'_>) -> bool {
         while let Some(&number) = self.repairs.asked.front() {
-            // Requires room for the longest packet, because a request is removed when it is processed.
+            // The request is removed before its packet is looked up, so there must be room for the longest packet.
             if !road.out.has_room(DATAGRAM_BYTES_MAX) {
                 return false;
             }
@@ -641,7 +641,7 @@ impl Sender {
         let mut left = bytes;
         for back in (0..PADDING_PACKETS).cycle().take(DATAGRAMS_MAX) {
             let Some((number, packet)) = self.repairs.history.recent(back, log) else {
-                // All recent packets were used once: continue with the newest.
+                // Fewer recent packets are kept: continue with the newest, or stop if there is none.
                 if back == 0 {
                     return true;
                 }
@@ -722,8 +722,8 @@ impl Sender {
             (None, None) => road.keys.seal_padded(&header, (&packet.payload, padding), road.out),
         };
         if sealed.is_ok() {
-            // Only requests for retransmission are answered from the history. Without NACK, packets may be joined, and
-            // each joined packet would begin a new range in the history.
+            // The history serves only requests for retransmission. Without NACK it would be useless, and each joined
+            // packet would begin a new range in it.
             if self.agreed.nack {
                 self.repairs.history.sent(self.next, id, packet.payload.len());
             }

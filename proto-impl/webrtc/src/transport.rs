@@ -330,7 +330,7 @@ impl Transport {
         let is_rtcp = rtp::is_rtcp(datagram);
         let opened =
             if is_rtcp { keys.inbound.unprotect_rtcp(datagram) } else { keys.inbound.unprotect(datagram) };
-        // SRTP counts packets that could not be decrypted, by reason.
+        // A packet that could not be decrypted is not counted here, because SRTP counts such packets, by reason.
         match opened.ok().and_then(|length| datagram.get(..length)) {
             Some(clear) if is_rtcp => Opened::Rtcp(clear),
             Some(clear) => Opened::Rtp(clear),

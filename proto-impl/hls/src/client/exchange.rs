@@ -32,8 +32,9 @@ pub(super) enum Purpose {
 pub(super) struct Exchange {
     purpose: Purpose,
     track: usize,
-    /// The URL as first requested, and its current target after redirections.
+    /// The URL as first requested.
     origin: Url,
+    /// The URL to request now, after redirections.
     pub(super) url: Url,
     pub(super) range: Option<(u64, u64)>,
     pub(super) at: Instant,

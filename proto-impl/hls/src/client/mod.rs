@@ -79,7 +79,7 @@ pub enum SegmentKind {
 pub enum Event {
     /// A segment begins.
     Begin {
-        /// The rendition that it belongs to.
+        /// Rendition of the segment.
         rendition: Rendition,
         /// The kind of the segment.
         kind: SegmentKind,
@@ -88,26 +88,26 @@ pub enum Event {
     },
     /// The complete initialization section for the segments from this one on.
     Init {
-        /// The rendition that it belongs to.
+        /// Rendition of the section.
         rendition: Rendition,
         /// The bytes.
         bytes: Bytes,
     },
     /// More bytes of the segment.
     Media {
-        /// The rendition that it belongs to.
+        /// Rendition of the segment.
         rendition: Rendition,
         /// The bytes.
         bytes: Bytes,
     },
     /// The end of a complete segment.
     End {
-        /// The rendition that it belongs to.
+        /// Rendition of the segment.
         rendition: Rendition,
     },
     /// At least one segment could not be fetched. If it had already begun, its remaining bytes do not follow.
     Lost {
-        /// The rendition that it belongs to.
+        /// Rendition of the segment.
         rendition: Rendition,
     },
     /// The pull has ended, for this reason. Always the last event.

@@ -35,9 +35,9 @@ pub(super) struct Current {
 #[derive(Debug)]
 pub(super) struct Track {
     pub(super) rendition: Rendition,
-    /// URL at which the playlist is requested, and the URL that redirections led to, against which its
-    /// references are resolved.
+    /// URL at which the playlist is requested.
     pub(super) url: Url,
+    /// URL to which redirections of the playlist led. References in the playlist are relative to it.
     pub(super) base: Url,
     pub(super) pending: VecDeque<(u64, Segment)>,
     pub(super) current: Option<Current>,
@@ -48,8 +48,9 @@ pub(super) struct Track {
     /// True if the next segment does not continue the last one: a discontinuity, or segments in between are
     /// missing.
     pub(super) discontinuity: bool,
-    /// The last initialization section that was read, and its bytes until they are passed on.
+    /// The last initialization section that was read.
     pub(super) map: Option<Arc<Map>>,
+    /// Bytes of the initialization section in `map`, until they are passed to the owner.
     pub(super) init: Option<Bytes>,
     /// Media time of the segments begun so far.
     pub(super) progress: Duration,
@@ -159,7 +160,7 @@ impl Track {
         self.pending = numbered(first, playlist.segments).skip(skipped).collect();
     }
 
-    /// Number of a recording's segments before `resume`; their duration is added to the progress.
+    /// Returns the number of a recording's segments before `resume`, and adds their duration to `progress`.
     fn skip(&mut self, segments: &[Segment], resume: Duration) -> usize {
         let mut skipped = 0;
         for segment in segments.iter().take_while(|_| !resume.is_zero()) {

@@ -70,7 +70,7 @@ pub struct Part {
 pub struct Report {
     /// URI of the other rendition's playlist, relative to this one.
     pub uri: String,
-    /// Number of the other rendition's newest segment; this is its growing segment if that has parts.
+    /// Number of the other rendition's newest segment: its growing one, if that already has parts.
     pub last_segment: u64,
     /// Number of the newest part of that segment.
     pub last_part: Option<u64>,

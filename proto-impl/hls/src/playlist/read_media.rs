@@ -45,8 +45,9 @@ struct Reader {
     target: Option<Duration>,
     longest: Duration,
     segments: VecDeque<Segment>,
-    /// Number of segments dropped because there were too many, and of the discontinuities before them.
+    /// Number of segments dropped because there were too many.
     dropped: u64,
+    /// Number of discontinuities among the dropped segments.
     dropped_discontinuities: u64,
     /// The next segment, with the attributes of the tags read so far.
     next: Segment,

@@ -1,4 +1,4 @@
-//! Tests: playlists are read, invalid ones are refused, and written ones read the same.
+//! Tests: playlists are read, invalid ones are refused, and a playlist that was written reads back the same.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -162,7 +162,7 @@ impl State {
             write_part(f, part)?;
             ranges(number).try_for_each(|range| range.write(f))?;
         }
-        // Ranges placed after parts that the playlist no longer lists, because the segment is too old.
+        // Date ranges that belong after parts which the playlist no longer lists, because the segment is too old.
         let mut behind = segment.date_ranges.iter().filter(|range| range.parts_before > segment.parts.len());
         behind.try_for_each(|range| range.write(f))
     }

@@ -94,8 +94,9 @@ struct Known {
     /// True for a break without an announced end.
     is_endless: bool,
     state: State,
-    /// Checksum of the section if the section has no splice time, and the time at which it was last received.
+    /// Checksum of the section, if the section has no splice time.
     checksum: Option<u32>,
+    /// Time at which the section was last received, in milliseconds.
     seen_ms: i64,
 }
 
@@ -239,7 +240,7 @@ impl Cues {
         }
     }
 
-    /// True if a later known range is a break without an announced end that is still open.
+    /// True if a known range from index `at` on is a break without an announced end that is still open.
     fn has_break_behind(&self, at: usize) -> bool {
         self.known.iter().skip(at).any(|known| known.is_endless && known.state == State::Open)
     }
@@ -404,8 +405,8 @@ mod tests {
         }
     }
 
-    /// The tags of a playlist that must read back as written: number of the segment after the tag, id, duration
-    /// and kind.
+    /// Returns the tags of the playlist, each with the number of the segment after it, its id, duration and kind.
+    /// Checks that the playlist reads back as written.
     fn tags(window: &Window) -> Vec<(u64, String, Option<u128>, SpliceKind)> {
         let text = window.playlist().to_string();
         let Ok(Playlist::Media(read)) = Playlist::read(text.as_bytes()) else { panic!("{text}") };

@@ -21,7 +21,9 @@ const OFF_MS: i64 = 5000;
 const RESUMED_OFF_MS: i64 = 1000;
 /// Dates are corrected when this many consecutive windows show an error and agree on it.
 const WINDOWS: usize = 3;
+/// Length of a window.
 const WINDOW: Duration = Duration::from_secs(10);
+/// Windows agree if their errors differ by less than this, in milliseconds.
 const AGREE_MS: i64 = 2000;
 
 /// Difference between dates and DTS, in milliseconds.

@@ -1,20 +1,21 @@
-//! Names that a playlist no longer lists, until players no longer fetch them.
+//! Keeps the names of files that a playlist no longer lists, until players no longer fetch the files.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::playlist::Segment;
 
-/// Names that the playlist no longer lists. Their files stay available for the duration of the segment plus
+/// Names of files that the playlist no longer lists. The files stay available for the duration of their segment plus
 /// that of the longest playlist that listed it (RFC 8216 §6.2.2), measured in media received.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    /// The names, each with the value of `passed` until which its file stays.
+    /// The names, each with the value of `passed` from which on its file is no longer needed.
     names: VecDeque<(Duration, String)>,
-    /// Names that have just left.
+    /// Names that the playlist has stopped listing since the last [`Left::take_new`].
     new: Vec<String>,
-    /// Total duration of all segments so far, and duration of the longest playlist.
+    /// Total duration of all segments so far.
     passed: Duration,
+    /// Duration of the longest playlist so far.
     longest: Duration,
 }
 
@@ -37,14 +38,14 @@ impl Left {
         self.longest = self.longest.max(listed);
     }
 
-    /// Names that players no longer fetch, since the last call.
+    /// Takes the names of files that players no longer fetch.
     pub(super) fn take_gone(&mut self) -> Vec<String> {
         let stays = |(until, _): &(Duration, String)| *until > self.passed;
         let gone = self.names.iter().position(stays).unwrap_or(self.names.len());
         self.names.drain(..gone).map(|(_, name)| name).collect()
     }
 
-    /// Names that have left since the last call.
+    /// Takes the names that the playlist has stopped listing since the last call.
     pub(super) fn take_new(&mut self) -> Vec<String> {
         std::mem::take(&mut self.new)
     }

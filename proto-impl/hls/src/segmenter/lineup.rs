@@ -14,9 +14,9 @@ use media::TrackId;
 const APART_MS: i64 = 250;
 /// A track that lags by more than this is not waited for.
 const LAG_MS_MAX: i64 = 5000;
-/// Time over which the lag of a track is measured, in milliseconds of its DTS: for the first measurement, and
-/// for later ones.
+/// Time over which the lag of a track is measured for the first time, in milliseconds of its DTS.
 const FIRST_WINDOW_MS: i64 = 1000;
+/// Time over which the lag of a track is measured later, in milliseconds of its DTS.
 const WINDOW_MS: i64 = 3000;
 /// Maximum number of waiting units, and of their bytes. Beyond either, the oldest unit is passed on.
 const UNITS_MAX: usize = 2000;

@@ -20,8 +20,8 @@ const UPDATE_PERIOD_S: u64 = 2;
 pub const MARK: &str = "dash";
 /// Beginning of the line that states the current time.
 const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\"";
-/// Added to the index of an audio track or of a language of subtitles, because all share the numbers of adaptation
-/// sets.
+/// Offset of the numbers of adaptation sets of audio, and of subtitles. It is added to the index of the track or
+/// language, so that sets of different kinds have different numbers.
 const AUDIO_IDS: u64 = 100;
 const TEXT_IDS: u64 = 200;
 /// Scheme of channel configurations (ISO/IEC 23003-3).

@@ -38,8 +38,8 @@ impl Suffix {
         format!("{}{number:0digits$}{}", self.before, self.after, digits = self.digits)
     }
 
-    /// The part of a segment's name before the suffix. `None` if the name has no suffix, or if the suffix may
-    /// be preceded by digits of an id. To exclude that, the format's width must be that of all numbers.
+    /// The part of a segment's name before the suffix. `None` if the name has no suffix, or if numbers can have more
+    /// digits than the format's width: an id may end with digits, so it is then unknown where the number begins.
     #[must_use]
     pub fn strip<'n>(&self, stem: &'n str) -> Option<&'n str> {
         let numbered = stem.strip_suffix(self.after.as_str()).filter(|_| self.digits >= FILE_DIGITS)?;

@@ -39,8 +39,8 @@ pub struct Outline {
     /// Durations of the segments in the playlist.
     pub(super) lengths: Vec<Duration>,
     pub(super) inits: Vec<Described>,
-    /// The segments that exist, each with the index of its init segment; the flag is true if a period begins
-    /// with the segment.
+    /// The segments, without gaps, each with the index of its init segment; the flag is true if a period begins with
+    /// the segment.
     pub(super) spans: Vec<(Span, usize, bool)>,
 }
 
@@ -81,7 +81,7 @@ impl Outline {
         Self { accessibility, ..self }
     }
 
-    /// The segments that exist, with their descriptions.
+    /// The segments, without gaps, each with its description.
     pub fn spanned(&self) -> impl Iterator<Item = Spanned<'_>> {
         self.spans.iter().filter_map(|(span, init, begins_period)| {
             let described = self.inits.get(*init)?;

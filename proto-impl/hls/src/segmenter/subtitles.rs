@@ -1,10 +1,10 @@
 //! Subtitles of a live stream in one language, as segments beside those of another rendition.
 //!
-//! Each segment of the other rendition has a segment of WebVTT with the same number, duration and date (RFC 8216
-//! §3.5), and a segment of a `wvtt` track if manifests need one (ISO/IEC 14496-30). A cue is in every segment whose
-//! time it shares; a segment without cues has none, but exists. A cue that arrives after the end of its segment is in
-//! the next one, if it lasts that long. A cue whose end is not known is cut at the ends of segments, since a player
-//! shows a cue whose times change between segments as two.
+//! Each segment of the other rendition has a segment of WebVTT with the same number, duration and date (RFC 8216 §3.5),
+//! and a segment of a `wvtt` track if manifests need one (ISO/IEC 14496-30). A cue is written to every segment that it
+//! overlaps in time; segments without cues are written, too. A cue that arrives after the end of its segment is written
+//! to the next segment, if the cue lasts that long. A cue with an unknown end is cut at the ends of segments: if its
+//! times changed from one segment to the next, players would show two cues.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ const TICKS_END: i64 = 1 << 33;
 /// Suffix of the names of WebVTT segments, and of segments of a `wvtt` track.
 const TEXT: &str = "vtt";
 const TRACK: &str = "m4s";
-/// Bits per second that manifests announce at least.
+/// Minimum bit rate that manifests announce, in bits per second.
 const BITS_MIN: u64 = 1000;
 
 /// A cue in the time of the stream.
@@ -44,7 +44,7 @@ pub struct Line {
     pub end_ms: i64,
     /// WebVTT cue text.
     pub text: String,
-    /// True if the next such line ends the cue, because its own end is not known.
+    /// True if the end of the cue is not known yet. The next line of this kind ends the cue.
     pub is_open: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Zero {
 pub struct SubtitlesOf {
     /// Prefix of the names of segments.
     pub base: String,
-    /// The form of numbers in names.
+    /// Format of the numbers in names.
     pub suffix: Suffix,
     /// Index among the languages of the stream.
     pub index: u8,
@@ -78,11 +78,11 @@ pub struct SubtitlesOf {
 #[derive(Debug)]
 pub struct Subtitles {
     of: SubtitlesOf,
-    /// The lines by their beginning, each with its number.
+    /// Lines ordered by the time at which they begin, each with its number.
     lines: Vec<(u32, Line)>,
     /// Number of the next line.
     next_line: u32,
-    /// Number of the first segment, from which names count.
+    /// If set, the numbers in names start at 1 with this segment.
     run: Option<u64>,
     /// Number of the next segment, and its beginning in milliseconds.
     next: Option<(u64, i64)>,
@@ -122,8 +122,9 @@ impl Subtitles {
         &self.of.language
     }
 
-    /// Takes a line. An open line ends open ones before it; without text it does only that. Returns the number of lines
-    /// that are dropped: this one if its time is over, and those that begin last if too many wait.
+    /// Adds a line; a line without text is not shown. If the end of the line is not known (`is_open`), it ends all
+    /// earlier lines of this kind. Returns the number of dropped lines: this line, if its time is over, and if too many
+    /// lines are waiting, those that begin last.
     pub fn line(&mut self, line: Line) -> usize {
         if line.is_open {
             for (_, open) in self.lines.iter_mut().filter(|(_, former)| former.is_open) {
@@ -227,7 +228,8 @@ impl Subtitles {
             .filter(move |(_, line)| line.begin_ms < extent.end_ms && extent.begin_ms < line.end_ms)
     }
 
-    /// Writes a segment of WebVTT. The timestamp of its beginning anchors its times (RFC 8216 §3.5).
+    /// Writes a segment of WebVTT. It states the timestamp of the segment's beginning, from which players derive the
+    /// times of the cues (RFC 8216 §3.5).
     fn text(&self, extent: Extent) -> String {
         let begin = self.local(extent.begin_ms);
         let ticks = i64::try_from(begin).unwrap_or(i64::MAX).saturating_mul(TICKS_PER_MS);
@@ -241,8 +243,8 @@ impl Subtitles {
         out
     }
 
-    /// Returns the times of a line in a segment, in milliseconds of the segments. Those of an open line are cut to the
-    /// segment, because its end may still change.
+    /// Returns the times at which a line begins and ends, in milliseconds on the time axis of the segments. Those of an
+    /// open line are cut to the segment, because the line's end may still change.
     fn times(&self, line: &Line, extent: Extent) -> (u64, u64) {
         let (mut begin_ms, mut end_ms) = (line.begin_ms, line.end_ms);
         if line.is_open {
@@ -315,7 +317,7 @@ impl Subtitles {
         Names { base: self.of.base.clone(), ending, run: self.run }
     }
 
-    /// Returns a time in milliseconds of the segments.
+    /// Converts a time to milliseconds on the time axis of the segments.
     fn local(&self, at_ms: i64) -> u64 {
         u64::try_from(at_ms.saturating_add(self.of.zero.shift_ms)).unwrap_or(0)
     }

@@ -161,8 +161,9 @@ pub struct Window {
     open: Option<Open>,
     /// The epoch of the last unit.
     epoch: Option<u32>,
-    /// The last unit of the leading track, and the last one of all other tracks.
+    /// The last unit of the leading track.
     last: Option<Last>,
+    /// The last unit of all other tracks together.
     beside: Option<Last>,
     /// Largest lag of the leading track after which it continued, in milliseconds: in the last segment and in
     /// the growing one. At most [`LAG_MS_MAX`].
@@ -521,8 +522,8 @@ impl Window {
         self.close(end_ms, uri, 0, gap)
     }
 
-    /// Maximum duration of a segment in milliseconds. A segment of this duration rounds to the target duration,
-    /// even if its last frame is of unknown duration and is assumed to have one.
+    /// Maximum duration of a segment in milliseconds. A segment of this duration still rounds to the target duration,
+    /// even if the duration of its last frame is unknown and only assumed.
     fn longest_ms(&self) -> i64 {
         match i64::try_from(self.playlist.target_duration.as_millis()) {
             Ok(0) => FIRST_MS_MAX,

@@ -24,8 +24,8 @@ mod of_vp8;
 
 /// All slots.
 const ALL: u16 = u16::MAX;
-/// Slot for the state that decoders keep in addition to pictures: probabilities, the motion vectors of the previous
-/// picture, segmentation, and loop filter settings. A picture may set this state without referring to it.
+/// Slots for the state that decoders keep in addition to pictures: probabilities and the motion vectors of the previous
+/// picture, segmentation, and loop filter settings. A picture may set such state without referring to it.
 const STATE: u16 = 1 << 15;
 const SEGMENTS: u16 = 1 << 14;
 const FILTER: u16 = 1 << 13;

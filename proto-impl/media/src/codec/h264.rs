@@ -9,7 +9,7 @@ use crate::nal::unescape;
 
 /// nal_unit_type of a coded slice of an IDR picture (H.264 table 7-1).
 pub const NAL_IDR: u8 = 5;
-/// nal_unit_type of a non-IDR slice. Types 1 to 5 are slices of pictures.
+/// Lowest nal_unit_type of a slice, that of a non-IDR slice. Types 1 to 5 are slices of pictures.
 const NAL_SLICE_FIRST: u8 = 1;
 /// nal_unit_type of supplemental enhancement information.
 pub const NAL_SEI: u8 = 6;

@@ -41,7 +41,8 @@ pub struct Reader {
     mux: Option<Mux>,
 }
 
-/// Length of the fields of a StreamMuxConfig that follow its AudioSpecificConfig if they are zero.
+/// Minimum length of the fields after the AudioSpecificConfig in a StreamMuxConfig: their length if all of them are
+/// zero.
 const CONFIG_TAIL_BYTES: usize = 2;
 /// Value of syncExtensionType for SBR (§1.6.2.1).
 const SYNC_SBR: u32 = 0x2b7;
@@ -319,7 +320,7 @@ mod tests {
         for end in 0..4 {
             assert!(Reader::of_config(&described[..end]).is_err(), "{end}");
         }
-        // With SBR and PS after it.
+        // The same, with SBR and PS signalled at the end of the AudioSpecificConfig.
         let bits =
             Bits::default().put(15, 0x2000).put(16, 0x1190).put(11, SYNC_SBR).put(5, 5).put(1, 1).put(4, 3);
         let bits = bits.put(11, SYNC_PS).put(1, 1).put(3, 0).put(8, 0xff).put(2, 0);

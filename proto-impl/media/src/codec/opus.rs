@@ -10,7 +10,7 @@ use super::{CONFIG_BYTES_MAX, Error};
 
 /// Magic signature of the header.
 const MAGIC: &[u8; 8] = b"OpusHead";
-/// Compatible major version (its high nibble).
+/// Supported major version: the high nibble of the version byte.
 const VERSION_MAJOR: u8 = 0;
 /// Number of channels if the header is empty: mapping family 0 and stereo, as in most streams.
 const CHANNELS_DEFAULT: u8 = 2;

@@ -119,8 +119,9 @@ pub(super) struct Faults {
     /// The newest unreported fault of each kind.
     news: [Option<FaultNews>; ClockFault::ALL.len()],
     has_news: bool,
-    /// Value of [`ClockNews::MadeUp`] that was last reported, and the current value.
+    /// Value of [`ClockNews::MadeUp`] that was last reported.
     pace_told: i64,
+    /// Current value for [`ClockNews::MadeUp`].
     pace: i64,
 }
 

@@ -30,7 +30,8 @@ pub(super) struct Limits {
     /// If, after a gap, a track is later than the others by more than this, its clock is assumed to have
     /// stood still.
     pub(super) late: i64,
-    /// Maximum distance between two tracks that is taken over from their timestamps.
+    /// The distance of two tracks by their timestamps is kept if it differs from their distance at arrival by at most
+    /// this.
     pub(super) apart: i64,
     /// A track counts as flowing if its last unit arrived within this time.
     pub(super) fresh: i64,
@@ -43,7 +44,7 @@ pub(super) struct Limits {
     /// If the delay of all tracks changes by more than this within a window, the network is assumed to be
     /// the cause.
     pub(super) absorbed: i64,
-    /// Larger errors are corrected in a single step, smaller ones gradually.
+    /// Errors larger than this are corrected in a single step, smaller ones gradually.
     pub(super) far: i64,
     /// Sender reports are ignored if they differ from arrival by more than this.
     pub(super) believed: i64,

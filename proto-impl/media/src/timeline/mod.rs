@@ -93,8 +93,9 @@ pub struct Timeline {
     tracks: Vec<TrackClock>,
     /// Known steps of the publisher's clock, the newest last.
     steps: Vec<Step>,
-    /// Offset added to the times of all tracks, and its value at the end of the last window.
+    /// Offset added to the times of all tracks.
     common: i64,
+    /// Value of `common` at the end of the last window.
     common_before: i64,
     common_slew: Slew,
     ramp: Ramp,

@@ -11,16 +11,17 @@ const CALM_WINDOWS: u8 = 20;
 const INTEGRAL_DIVISOR: i64 = 4;
 /// Maximum error from which drift is learnt. Larger errors are steps, which are corrected without learning.
 const LEARNT_FROM_US: i64 = 300_000;
-/// Maximum drift that is learnt, and maximum change of speed, in millionths.
+/// Maximum drift that is learnt, in millionths.
 const LEARNT_MAX_PPM: i64 = 200_000;
+/// Maximum change of speed, in millionths.
 const SPEED_MAX_PPM: i64 = 250_000;
 /// Maximum change of speed, in millionths, for an error of more than a second.
 const SPEED_FAR_MAX_PPM: i64 = 500_000;
 /// A learnt drift below this counts as zero.
 const LEARNT_MIN_PPM: i64 = 2_000;
-/// Divisor for the weight of the newest window in the average noise, and the maximum noise that one window
-/// contributes.
+/// Divisor for the weight of the newest window in the average noise.
 const NOISE_DIVISOR: i64 = 8;
+/// Maximum noise that one window contributes to the average.
 const NOISE_MAX_US: i64 = 500_000;
 /// Maximum noise at which arrival is considered even.
 const QUIET_US: i64 = 5_000;
@@ -56,9 +57,9 @@ pub(super) struct Slew {
     over: u8,
     calm: u8,
     learnt_ppm: i64,
-    /// The part of the last error that must still be corrected, in millionths of a tick, and the maximum
-    /// change of speed while it is corrected.
+    /// Part of the last error that must still be corrected, in millionths of a tick.
     left: i64,
+    /// Maximum change of speed while this part is corrected, in millionths.
     speed_ppm: i64,
     /// Movement that is due but amounts to less than a tick, in millionths of a tick.
     owed: i64,

@@ -27,7 +27,7 @@ const STEP_DIVISOR: i64 = 8;
 const STEP_PARTS: i64 = 64;
 /// Each unit moves a track towards its sender reports by the error divided by this.
 const NUDGE_DIVISOR: i64 = 8;
-/// Maximum delay by the network, in windows, that may suddenly end: five seconds.
+/// Maximum network delay that is expected to end suddenly, in windows: five seconds.
 const TAKEN_WINDOWS: i64 = 10;
 /// Marks a window without a measurement.
 const NONE: i64 = i64::MIN;
@@ -44,9 +44,9 @@ pub(super) struct Suspect {
 struct Reports {
     /// Sender time minus the source's timestamp, according to the last report.
     told: i64,
-    /// Distance from the reference track that the reports have last shown, and the time since which they have
-    /// shown it.
+    /// Distance from the reference track that the reports have last shown.
     seen: i64,
+    /// Time since which the reports have shown this distance.
     since: i64,
     /// Sum of the movements that were made to follow the reports.
     moved: i64,
@@ -105,21 +105,24 @@ pub(super) struct TrackClock {
     pub(super) suspect: Option<Suspect>,
     /// Number of successive units that were placed without using their timestamps.
     suspects: u8,
-    /// Number of successive units with the same timestamp, and the arrival of the first of them.
+    /// Number of successive units with the same timestamp.
     still: u32,
+    /// Arrival of the first of these units.
     still_since: i64,
     /// Interval used for units that arrive together while the clock stands still; `None` while the clock
     /// runs.
     frozen: Option<i64>,
     /// The DTS that was returned last.
     last: i64,
-    /// Greatest `place - arrival` of the units in this measurement window, and in the last window that had units.
+    /// Greatest `place - arrival` of the units in this measurement window.
     window: i64,
+    /// Greatest `place - arrival` in the last measurement window that had units.
     previous: i64,
     /// The track's ordinary lead. The leads of later windows are compared with it.
     reference: Reference,
-    /// Lead minus the ordinary lead: in the last measurement window, and in the last window that had a measurement.
+    /// Lead minus the ordinary lead, in the last measurement window; `None` if it had no measurement.
     pub(super) error: Option<i64>,
+    /// Lead minus the ordinary lead, in the last window that had a measurement.
     last_error: i64,
     /// Change since the previous measured window.
     pub(super) change: Option<i64>,
@@ -222,8 +225,8 @@ impl TrackClock {
     /// for all tracks.
     pub(super) fn absorb(&mut self, ticks: i64, limits: &Limits) {
         self.move_reference(ticks);
-        // A network cannot delay units faster than time passes. If more lead was lost, the clock stood still
-        // while nothing arrived; this is no delay that will end.
+        // A network cannot delay units faster than time passes. If more lead was lost, the clock stood still while
+        // nothing arrived, and such a delay does not end.
         if ticks >= limits.window.saturating_mul(-2) {
             let taken = self.reference.taken.saturating_add(ticks);
             self.reference.taken = taken.clamp(limits.window.saturating_mul(-TAKEN_WINDOWS), 0);
@@ -387,12 +390,13 @@ impl TrackClock {
         Some(self.reference.lead?.saturating_sub(self.reference.first))
     }
 
-    /// Returns the error of the ordinary lead itself if the track has drifted since its first moment, at the pace that
-    /// has led to `error` since the ordinary lead was measured. `warmed` is the track's drift before that, relative to
-    /// the other tracks. `None` if the track has not drifted from the start.
+    /// Returns by how much the ordinary lead itself is wrong because the track has drifted since its first moment. The
+    /// pace of that drift is the pace at which `error` has grown since the ordinary lead was measured; `warmed` is the
+    /// track's drift before that, relative to the other tracks. `None` if `warmed` does not match the pace: the track
+    /// has not drifted from the start.
     pub(super) fn drifted_before(&self, error: i64, warmed: i64, limits: &Limits) -> Option<i64> {
         let pace = error / i64::from(self.reference.measured.max(1));
-        // A falling lead is greatest at the beginning of each window.
+        // The greatest lead of a window counts. If the lead falls, that is the lead at the window's beginning.
         let windows = if pace > 0 { i64::from(WARM_UP_WINDOWS) - 1 } else { i64::from(WARM_UP_WINDOWS) - 2 };
         let expected = pace.saturating_mul(windows);
         let unlike = warmed.saturating_sub(expected).saturating_abs();

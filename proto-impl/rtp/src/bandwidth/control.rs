@@ -35,18 +35,17 @@ const BACKOFF_INTERVAL: Duration = Duration::from_millis(300);
 const QUEUE_STANDS: i64 = 25_000;
 /// Length of the queue, in microseconds, from which on losses count as overflow of the queue.
 const QUEUE_DROPS: i64 = 5_000;
-/// Loss that counts as congestion if there is a queue, in thousandths. Loss that the path causes at any rate is not
-/// included.
+/// Loss that counts as congestion if there is a queue, in thousandths. Loss that does not depend on the rate is
+/// excluded.
 const LOSS_WITH_QUEUE: u16 = 30;
-/// Loss that counts as congestion without a queue, in thousandths. Loss that the path causes at any rate is not
-/// included.
+/// Loss that counts as congestion without a queue, in thousandths. Loss that does not depend on the rate is excluded.
 const LOSS_ALONE: u16 = 100;
 /// A sender that exceeds the allowed rate by less than this factor counts as obeying it.
 const OBEYS: f64 = 1.1;
-/// Maximum of the loss that the path causes at any rate, as far as it is taken into account; in thousandths.
+/// Maximum loss that is taken to be independent of the rate, in thousandths.
 const OWN_LOSS_MAX: u16 = 500;
-/// A trial reduces the rate by this part of the loss. If the losses come from a full path, two thirds of them then
-/// disappear.
+/// A trial reduces the rate by this multiple of the share of packets lost. If a full path causes the losses, about two
+/// thirds of them then disappear.
 const TRIAL_SHARE: f64 = 0.75;
 /// Length of a queue, in seconds, at which only half of the rate is sent, so that the other half drains the
 /// queue.
@@ -89,7 +88,7 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct RateControl {
     rate: f64,
-    /// Rate at which a queue began to grow.
+    /// Rate that the path carried when it was last full; `None` if unknown or no longer valid.
     capacity: Option<f64>,
     /// True while nothing is known about the path, at the start or after a silence: growth is fast.
     begins: bool,
@@ -233,8 +232,8 @@ impl RateControl {
         self.begins && waits == 0 && self.began.is_none_or(is_first)
     }
 
-    /// Returns the part of the queue that must have drained in this time, in microseconds, because less was
-    /// sent than the path drains.
+    /// Returns by how many microseconds the queue must have become shorter during `took`, because less was sent than
+    /// the path drains.
     #[allow(clippy::cast_possible_truncation, reason = "a part of a time of seconds")]
     fn drained(&self, batch: &Batch, took: Duration) -> i64 {
         if self.before.is_none() || batch.newest < self.reacted {
@@ -249,18 +248,18 @@ impl RateControl {
         let is_soon = |at: Instant| now.saturating_duration_since(at) < BACKOFF_INTERVAL;
         let is_new = batch.newest >= self.reacted && !self.backed_off.is_some_and(is_soon);
         let Some(carries) = batch.drains.or(batch.delivered) else { return };
-        // Packets that the path loses before its queue do not use the capacity of the bottleneck, so the rate sent may
-        // be higher than the rate carried by their share.
+        // Packets that the path loses before its queue do not use the capacity of the bottleneck. So the sending rate
+        // may exceed the carried rate by the share of these packets.
         let carries = carries / (1.0 - f64::from(losses.own().min(OWN_LOSS_MAX)) / 1000.0);
         if is_new {
             (self.backed_off, self.reacted) = (Some(now), batch.next);
             losses.begin(batch.next);
         }
-        // Measurements improve until the reaction takes effect, so later ones replace the first.
+        // Measurements become more precise until the reaction takes effect, so each one replaces the former.
         self.begins = false;
         self.capacity = Some(carries);
-        // Without a real queue, the path seems to drain at the sending rate. Therefore the first value is kept
-        // unless the queue has grown since.
+        // If the supposed queue is only delay of the path, `carries` is the sending rate, already reduced. Therefore
+        // the first value is kept unless the queue has grown since.
         if self.before.is_none() || trend == Trend::Grows || batch.newest < self.reacted && !is_new {
             self.drains = carries;
         }
@@ -279,7 +278,7 @@ impl RateControl {
     fn grow(&mut self, batch: &Batch, seconds: f64) {
         let round_trip = batch.round_trip.as_secs_f64().max(ROUND_TRIP_MIN);
         if self.begins {
-            // Without a queue, everything sent arrives. The rate sent is known earlier than the rate
+            // Without a queue, everything sent arrives, so the rate sent counts too: it is known earlier than the rate
             // delivered.
             let most = GROWTH_FIRST * batch.delivered.unwrap_or(0.0).max(batch.leaving_now);
             let grown = self.rate * GROWTH_FIRST.powf(seconds / round_trip);

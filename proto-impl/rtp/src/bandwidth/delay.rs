@@ -29,7 +29,7 @@ const THRESHOLD_MAX: f64 = 600.0;
 const THRESHOLD_UP: f64 = 0.0087;
 /// Speed at which the threshold follows a falling trend, per millisecond.
 const THRESHOLD_DOWN: f64 = 0.039;
-/// A trend that exceeds the threshold by more than this counts as a jump of the path, and does not change the
+/// A trend that exceeds the threshold by more than this counts as a jump of the path's delay, and does not change the
 /// threshold.
 const LEAP_MS: f64 = 15.0;
 /// Time for which queues must grow to count as overuse, in milliseconds.

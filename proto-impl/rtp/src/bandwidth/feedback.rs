@@ -16,8 +16,8 @@ use crate::rtcp::TransportFeedback;
 pub const FEEDBACK_SPAN_MAX: usize = 2048;
 /// Minimum number of received packets for a probe to count.
 const PROBE_PACKETS_MIN: u32 = 8;
-/// Time without feedback, beyond two round trips, that counts as silence while packets are being sent; in
-/// microseconds. Seven times the receivers' interval, so that a few lost feedback packets do not count as
+/// Time without feedback, beyond two round trips, that counts as silence while packets are being sent; in microseconds.
+/// Seven times the interval at which receivers send feedback, so that a few lost feedback packets do not count as
 /// silence.
 const SILENCE: i64 = 700_000;
 /// Time that counts as silence before the first feedback, when the round trip is unknown.
@@ -37,7 +37,7 @@ const LEAVING_FOR: f64 = 5.0;
 /// Rate at which to probe a path that may have become wider: a multiple of the highest rate that it once
 /// carried, with a minimum and a maximum as multiples of the known rate.
 const HINT: (f64, f64, f64) = (1.25, 2.0, 5.0);
-/// Half-life of the highest rate that the path once carried, in seconds.
+/// Time, in seconds, in which the remembered highest rate of the path decays to half.
 const CARRIED_HALVES: f64 = 60.0;
 
 /// A probe that awaits feedback: its packets and their results.
@@ -47,12 +47,13 @@ struct Probe {
     /// Number after the last packet of the probe; `None` while it is being sent.
     end: Option<u64>,
     packets: u32,
-    /// Bytes of all packets except the first.
+    /// Bytes of all packets except the first, with whose arrival the measurement begins.
     bytes: u64,
     first_at: i64,
     last_at: i64,
-    /// Earliest and latest departure of the packets that arrived, in microseconds since the epoch.
+    /// Earliest departure of the packets that arrived, in microseconds since the epoch.
     first_left: i64,
+    /// Latest departure of the packets that arrived, in microseconds since the epoch.
     last_left: i64,
 }
 
@@ -154,8 +155,8 @@ impl Feedback {
         self.control.begins().then(|| self.allowed(now) * self.silence())
     }
 
-    /// Returns the rate that may be sent, reduced while a queue drains. If feedback has covered every packet
-    /// sent, no further feedback follows, and the queue counts as empty once its own duration has passed.
+    /// Returns the rate that may be sent, reduced while a queue drains. Once feedback has covered every packet sent, no
+    /// more feedback arrives, so the queue is assumed to be empty after the time that it takes to drain.
     fn allowed(&self, now: Instant) -> f64 {
         let waited = Duration::from_micros(u64::try_from(self.queue.micros()).unwrap_or(0));
         let is_over = self.heard.is_some_and(|at| now.saturating_duration_since(at) > waited);

@@ -10,7 +10,7 @@ const SPAN: u64 = 50;
 const TRIAL_SPAN: u64 = 60;
 /// Number of packets over which a trial is measured if the sender exceeds the rate.
 const TRIAL_SPAN_MAX: u64 = 240;
-/// Each time that a smaller loss is measured, the estimate of the path's own loss decreases by the difference divided
+/// If the measured loss is below the estimate of the path's own loss, the estimate decreases by the difference divided
 /// by this.
 const OWN_FALLS: u16 = 4;
 /// Maximum loss, in thousandths, that is attributed to the path itself without a trial if there is no queue.
@@ -35,7 +35,7 @@ struct Trial {
 /// Outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Verdict {
-    /// The path loses packets at any rate. Contains the rate before the trial.
+    /// The path loses packets regardless of the sending rate. Contains the rate before the trial.
     Path(f64),
     /// Losses decrease when less is sent. Contains the rate that the path carried while full, in bits per
     /// second.
@@ -51,7 +51,7 @@ pub(super) struct Losses {
     /// First packet counted since the last reaction.
     since: u64,
     recent: u16,
-    /// Share that the path loses at any rate.
+    /// Share that the path loses regardless of the sending rate.
     own: u16,
     trial: Option<Trial>,
 }
@@ -97,7 +97,7 @@ impl Losses {
         self.recent
     }
 
-    /// Share of packets that the path loses at any rate.
+    /// Share of packets that the path loses regardless of the sending rate.
     pub(super) const fn own(&self) -> u16 {
         self.own
     }

@@ -61,7 +61,8 @@ pub struct BandwidthEstimator {
 }
 
 impl BandwidthEstimator {
-    /// Creates the state for a receiver that sends reports, and possibly its own estimate.
+    /// Creates the estimator for a receiver without transport-wide feedback, which sends receiver reports and possibly
+    /// its own estimate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -72,7 +73,7 @@ impl BandwidthEstimator {
         self.feedback = Some(Box::new(Feedback::new(now)));
     }
 
-    /// True if packets are numbered.
+    /// True if sent packets get transport-wide sequence numbers.
     #[must_use]
     pub const fn numbers_packets(&self) -> bool {
         self.feedback.is_some()
@@ -178,8 +179,8 @@ impl BandwidthEstimator {
         self.losses.all()
     }
 
-    /// Returns the share of packets that the path loses at any rate, in thousandths. Without feedback, the
-    /// causes of losses cannot be distinguished, so all losses count.
+    /// Returns the share of packets that the path loses regardless of the sending rate, in thousandths. Without
+    /// feedback, the causes of losses cannot be distinguished, so all losses count.
     #[must_use]
     pub fn path_loss(&self) -> u16 {
         let has_feedback = self.feedback.as_ref().is_some_and(|feedback| feedback.has_feedback());

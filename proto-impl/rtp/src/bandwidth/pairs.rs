@@ -14,7 +14,7 @@ const TOGETHER: i64 = 500;
 const BYTES_MIN: u32 = 600;
 /// Resolution of arrival times in feedback, in microseconds.
 const RESOLUTION: i64 = 250;
-/// Multiple of the known rate at which a pair counts as a hint.
+/// Multiple of the known rate from which on a pair counts as a hint.
 const WIDER: f64 = 1.7;
 /// Number of consecutive pairs that make a hint.
 const RUN: u8 = 5;
@@ -24,8 +24,9 @@ const RUN: u8 = 5;
 pub(super) struct Pairs {
     /// Number of the last packet, its departure and its arrival.
     last: Option<(u64, i64, i64)>,
-    /// Number of consecutive pairs that indicate a wider path, and the rate of the slowest of them.
+    /// Number of consecutive pairs that indicate a wider path.
     run: u8,
+    /// Rate of the slowest of these pairs, in bits per second.
     slowest: f64,
 }
 

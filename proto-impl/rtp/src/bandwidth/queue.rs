@@ -11,8 +11,8 @@ const RECENT_MICROS: i64 = 150_000;
 const ALLOWANCE: i64 = 10_000;
 /// Multiple of the jitter added to [`ALLOWANCE`].
 const ALLOWANCE_JITTER: i64 = 4;
-/// The overtaking time divided by this is allowed instead of the jitter if it is longer. Less than the whole time is
-/// allowed, because the shortest delays vary less.
+/// The allowance for jitter is at least the overtaking time divided by this. The whole time would be too much, because
+/// the shortest delays vary less.
 const ALLOWANCE_OVERTAKEN: i64 = 2;
 /// Overtaking time in microseconds above which distances between arrivals say nothing about a bottleneck.
 const OVERTAKEN_MIN: i64 = 5_000;
@@ -36,7 +36,8 @@ const STANDS_MICROS: i64 = 3_000_000;
 const DRIFT_PARTS: i64 = 10_000;
 /// Jump of the receiver's clock, in microseconds, after which measuring restarts.
 const LEAP_MICROS: i64 = 30_000_000;
-/// Total time in which packets waited in the queue, in microseconds, beyond which half of the measurement is discarded.
+/// Total time in which packets waited in the queue, in microseconds, beyond which the measurement is halved, so that
+/// newer packets count more.
 const BUSY_WINDOW: i64 = 400_000;
 /// Minimum total time in which packets waited, in microseconds, before a rate is computed.
 const BUSY_MIN: i64 = 20_000;

@@ -49,15 +49,16 @@ const DRAIN_PER_SECOND: f64 = 0.8;
 const DRAIN_LEAST: f64 = 0.4;
 /// Time after which a queue that has not shrunk is attributed to the path.
 const DRAIN_TIME: Duration = Duration::from_secs(8);
-/// Queue that is reported to the sender immediately.
+/// A queue longer than this is reported to the sender immediately.
 const URGENT_QUEUE: Duration = Duration::from_millis(200);
 /// Number of consecutive frames that must show a queue longer than [`URGENT_QUEUE`].
 const URGENT_FRAMES: u32 = 3;
 /// Minimum time between two urgent reports.
 const URGENT_INTERVAL: Duration = Duration::from_millis(300);
+/// Minimum interval, in microseconds, whose own mean rate is reported. Shorter intervals contain too few packets.
 const URGENT_MICROS: i64 = 300_000;
-/// Length of a window; the minimum delay is taken over the last one or two windows. A queue that drains reveals
-/// the minimum again.
+/// Length of a window; the minimum delay is taken over the last one or two windows. Once a queue has drained, frames
+/// show the minimum again.
 const BASE_WINDOW: Duration = Duration::from_secs(30);
 /// If the delays of two frames differ by more than this, the sender's clock has jumped; in microseconds.
 const LEAP_MICROS: i64 = 5_000_000;
@@ -129,13 +130,13 @@ pub struct ReceivedRate {
     long_queues: u32,
     /// Rate received while there was a queue, which is the rate of the path.
     carried: Option<f64>,
-    /// Rate and loss, in thousandths, when the sender was first told to send less because of loss.
+    /// Sending rate, and loss in thousandths, when the sender was first requested to send less because of loss.
     cut: Option<(f64, u16)>,
     /// Loss attributed to the path, in thousandths.
     own_loss: u16,
     /// Time at which the sender was first told to send less because of a queue, and the length of that queue.
     drain: Option<(Instant, Duration)>,
-    /// Queue attributed to the path.
+    /// Length of the queue that did not shrink, and is therefore attributed to the path.
     own_queue: Duration,
 }
 
@@ -190,8 +191,8 @@ impl ReceivedRate {
         let came = bits_per_second(self.bytes, micros);
         (self.since, self.bytes, self.long_queues) = (now, 0, 0);
         if let Some(rate) = self.meter.bits() {
-            // Over a long interval, the rate received in it is better, because the meter reacts slowly. A
-            // short interval contains too few packets.
+            // After a long interval, the rate received in that interval counts, because the meter reacts slowly. A
+            // short interval contains too few packets for that.
             let rate = if micros >= URGENT_MICROS { came } else { rate };
             self.own_loss -= self.own_loss.saturating_sub(loss) / 8;
             self.own_queue = self.own_queue.min(queue);

@@ -54,25 +54,26 @@ const WINDOW_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(2);
 /// Time after a change of the limit during which reports mostly cover packets sent before the change.
 const SETTLES: Duration = Duration::from_secs(1);
-/// If the previous report arrived at the change of the limit, a report at least this much later is counted
-/// completely: few of its packets were sent before the change.
+/// If the previous report arrived at the change of the limit, and the next report arrives at least this much later, the
+/// next report counts completely: few of its packets were sent before the change.
 const SETTLED: Duration = Duration::from_secs(3);
 /// A trial reduces the limit to this percentage of what arrived.
 const LOWERED: u64 = 92;
-/// Loss in thousandths up to which bursts may be the cause; and the limit that spreads bursts, in percent of the rate
-/// sent.
+/// Loss in thousandths up to which bursts may be the cause.
 const BURSTS_MAX: u64 = 150;
+/// Limit that spreads bursts, in percent of the rate sent.
 const SPREAD: u64 = 125;
 /// Time after the first packet in which a new receiver may be sent media published earlier. Losses in this
 /// time are not judged.
 const JOINS: Duration = Duration::from_millis(500);
-/// Loss in thousandths up to which spreading bursts is the only trial.
+/// If at most this loss, in thousandths, remains after bursts were spread, no lower limit is tried: the loss counts as
+/// the path's own.
 const LITTLE: u64 = 20;
 /// Maximum number of reductions before the loss counts as random.
 const LOWERINGS_MAX: u8 = 2;
-/// Growth of the limit per second, and its maximum per step, in percent: near the rate that was too high, and
-/// elsewhere.
+/// Growth of the limit near the rate that was too high, in percent: per second, and the maximum per step.
 const GROWTH_NEAR: (u64, u64) = (2, 4);
+/// Growth of the limit elsewhere, in percent: per second, and the maximum per step.
 const GROWTH: (u64, u64) = (8, 20);
 /// Range around the rate that was too high, in percent of that rate, in which growth is slow. Until the hold
 /// is over, the limit rises only to the middle value.
@@ -80,6 +81,7 @@ const NEAR: (u64, u64, u64) = (80, 92, 115);
 /// Time for which the rate that was too high is not tried again; doubled each time that rate proves too high
 /// again.
 const HOLD: Duration = Duration::from_secs(20);
+/// [`HOLD`] is doubled up to this time.
 const HOLD_MAX: Duration = Duration::from_secs(300);
 /// Loss in thousandths above which the path may have been interrupted for part of the time.
 const AWAY_MIN: u64 = 250;
@@ -87,6 +89,7 @@ const AWAY_MIN: u64 = 250;
 const RANDOM_MAX: u64 = 600;
 /// Time without trials after loss was found to be random; doubled each time.
 const RANDOM_FOR: Duration = Duration::from_secs(10);
+/// [`RANDOM_FOR`] is doubled up to this time.
 const RANDOM_FOR_MAX: Duration = Duration::from_secs(160);
 /// Maximum limit, in percent of the rate sent.
 const HEADROOM: u64 = 130;
@@ -95,15 +98,17 @@ const HEADROOM: u64 = 130;
 #[derive(Debug, Clone, Copy)]
 struct Source {
     ssrc: Ssrc,
-    /// Extended number of the last packet sent, now and at the last change of the limit.
+    /// Extended number of the last packet sent.
     sent: u32,
+    /// Extended number of the last packet sent before the last change of the limit.
     sent_before: u32,
-    /// Highest number and losses in the last report.
+    /// Highest sequence number in the last report.
     highest: u32,
+    /// Cumulative number of lost packets in the last report.
     lost: i32,
     /// Time of the last report.
     at: Option<Instant>,
-    /// Number of the last change of the limit before the latest report of this source arrived.
+    /// Number of changes of the limit up to the latest report of this source.
     change: u32,
 }
 
@@ -121,13 +126,15 @@ struct Window {
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     took: Duration,
-    /// Bits per second sent, and bits per second that arrived.
+    /// Bits per second sent.
     sent: u64,
+    /// Bits per second that arrived.
     arrived: u64,
     /// Share of all packets that were lost, in thousandths.
     loss_of_all: u64,
-    /// Number of packets judged, and how many of them were lost.
+    /// Number of packets judged.
     expected: u64,
+    /// Number of judged packets that were lost.
     lost: u64,
 }
 
@@ -149,10 +156,12 @@ impl Seen {
 /// A reduction of the limit that is not judged yet.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
-    /// Loss and limit before the trial.
+    /// Loss before the trial, in thousandths.
     loss: u64,
+    /// Limit before the trial.
     limit: Option<u64>,
-    /// The rate that was too high, if the path is narrow.
+    /// Bits per second that arrived before the trial. If the trial shows that the path is narrow, this is the rate that
+    /// was too high.
     arrived: u64,
     lowerings: u8,
 }
@@ -161,15 +170,17 @@ struct Trial {
 #[derive(Debug, Default)]
 pub struct ReportedPath {
     sources: Vec<Source>,
-    /// Bytes sent so far, and the time of the last packet.
+    /// Bytes sent so far.
     sent: u64,
+    /// Time of the last packet.
     last: Option<Instant>,
     /// Time of the first packet, and number of packets whose losses are not judged, because they were sent while the
     /// receiver joined.
     joined: Option<(Instant, u64)>,
     window: Option<Window>,
-    /// Number of changes of the limit; and the time of the last change, with the bytes sent before it.
+    /// Number of changes of the limit.
     change: u32,
+    /// Window that begins with the last change of the limit.
     changed: Option<Window>,
     /// Share of all packets lost before the last change of the limit, in thousandths.
     loss_of_all: u64,
@@ -414,8 +425,8 @@ impl ReportedPath {
         let grown = limit.saturating_mul(100 + percent) / 100;
         let ceiling = self.capacity.filter(|_| self.hold.is_on(now)).map(|capacity| capacity * NEAR.1 / 100);
         let most = (seen.sent.saturating_mul(HEADROOM) / 100).min(ceiling.unwrap_or(u64::MAX));
-        // Growth is small, so that reports about packets sent under the former limit may count for the new
-        // one.
+        // The limit grows in small steps, so measuring is not restarted: reports about packets sent under the former
+        // limit count too.
         self.limit = Some(grown.min(most).max(limit));
     }
 

@@ -191,7 +191,7 @@ impl SentLog {
         }
     }
 
-    /// Extends a 16-bit number to the full number that is closest to the next packet's.
+    /// Extends a 16-bit number to the full number that is closest to the number of the next packet.
     pub(super) fn widen(&self, number: u16) -> u64 {
         let next = self.next();
         #[allow(clippy::cast_possible_truncation, reason = "the lower bits")]

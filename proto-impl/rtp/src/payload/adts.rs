@@ -17,9 +17,9 @@ impl Reader {
         self.config.as_ref()
     }
 
-    /// Outputs the frames if the bytes consist entirely of ADTS frames; otherwise returns false. `ticks`
-    /// returns the timestamp distance between two frames of a configuration. Raw AAC cannot be mistaken for
-    /// ADTS, because its first element would be the end element.
+    /// Outputs the frames if the bytes consist entirely of ADTS frames; otherwise returns false. `ticks` returns the
+    /// timestamp distance between two frames of a configuration. Raw AAC cannot be mistaken for ADTS, because raw AAC
+    /// with the first bits of ADTS would begin with an end element.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],

@@ -87,8 +87,8 @@ fn mpeg4_generic(described: &Described) -> Result<Mpeg4Generic, Error> {
     })
 }
 
-/// Returns the duration of a unit in ticks: as described, otherwise from the configuration. The clock is that
-/// of the output, or that of the core codec before SBR.
+/// Returns the duration of a unit in ticks of the described clock: `constantDuration`, or otherwise computed from the
+/// configuration. The clock is that of the decoded audio, or that of the core codec before SBR.
 fn unit_ticks(described: &Described) -> u32 {
     let constant = described.parameters.number("constantDuration").filter(|&ticks| ticks > 0);
     let by_config = || {
@@ -105,7 +105,7 @@ fn latm_config(described: &Described) -> Result<Option<bytes::Bytes>, Error> {
     if described.parameters.number("cpresent") == Some(0) && config.is_none() {
         return Err(Error::Malformed("config"));
     }
-    // With cpresent=1, an additional config parameter says the same as the one in band.
+    // If the configuration is sent in band, an additional config parameter only repeats it.
     Ok(config.filter(|_| described.parameters.number("cpresent") == Some(0)))
 }
 

@@ -8,8 +8,9 @@ const HEAD_BYTES: usize = 28 + 12 + 12 + 16;
 const AUDIO_BYTES: usize = 400;
 /// Cost of a send, in packets.
 const SEND_COST: usize = 4;
-/// Maximum number of pieces for which common lengths are tried, and of lengths tried for each.
+/// Maximum number of pieces in a unit for which a common length is searched.
 const PIECES_MAX: usize = 32;
+/// Maximum number of lengths tried for each piece.
 const TRIES_MAX: usize = 8;
 
 /// Returns the number of bytes that may be added to a unit of this size.
@@ -24,9 +25,10 @@ struct Plan {
     lengths: Vec<(usize, usize)>,
 }
 
-/// Chooses the length of a unit's payloads. Pieces of at most this length share payloads, as [`super::nal_units`]
-/// aggregates them. Longer pieces become fragments: each has `head` bytes, followed by a part of the piece without its
-/// first `dropped` bytes. Returns the length, and the rest of `added_max`, which is left for padding.
+/// Chooses the common length of a unit's payloads. Pieces of at most this length share payloads, as
+/// [`super::nal_units`] aggregates them. Longer pieces become fragments: each has `head` bytes, followed by a part of
+/// the piece without its first `dropped` bytes. Returns the length, and the rest of `added_max`, which is left for
+/// padding.
 pub(super) fn common_length(
     pieces: &[usize],
     max: usize,
@@ -104,8 +106,8 @@ impl Plan {
         packets
     }
 
-    /// Returns the number of sends that remain after padding of at most `padding_max` bytes is added, and the number of
-    /// padding bytes. The audio after the unit is included.
+    /// Returns the number of sends for the payloads and the audio after the unit, with at most `padding_max` bytes of
+    /// padding added, and the number of padding bytes.
     fn sends(&self, padding_max: usize) -> (usize, usize) {
         let lengths: Vec<usize> = self.lengths.iter().map(|(length, _)| *length).collect();
         let padding = padding(&lengths, padding_max);

@@ -200,8 +200,9 @@ enum Outgoing {
     Av1,
     Aac,
     Mp3,
-    /// Opus and G.711 without payload headers.
+    /// Opus: each unit is one payload, without a payload header.
     Whole,
+    /// G.711: payloads consist of samples alone, so units may be divided anywhere.
     G711,
 }
 

@@ -381,7 +381,7 @@ fn a_frame_behind_a_hole_is_taken_when_its_first_slice_is_there() {
 #[test]
 fn layers_of_vp9_become_a_superframe() {
     let mut depacketizer = Depacketizer::new(Format::Vp9).unwrap();
-    // Two layers; the second refers to the first, and does not describe the previous frame.
+    // Two layers; the second refers to the first, and does not refer to an earlier picture.
     let first = [&[0xae, 0x80, 1, 0x01, 7, 0x28, 1, 0x04, 1][..], &[1, 2, 3]].concat();
     let second = [&[0xac, 0x80, 1, 0x03, 7][..], &[4; 300]].concat();
     for (payload, marker) in [(&first, false), (&second, true)] {

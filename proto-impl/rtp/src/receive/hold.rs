@@ -26,8 +26,8 @@ const GAPS_MAX: usize = 256;
 const WINDOW: Duration = Duration::from_secs(10);
 /// Minimum number of packets over which loss is averaged; at most twice as many are used.
 const LOSS_WINDOW: u32 = 512;
-/// Maximum number of packets of one gap that count as lost. A long outage says nothing about the loss of
-/// requests.
+/// Maximum number of packets of one gap that count as lost, because a long outage does not show how often single
+/// requests are lost.
 const LOSS_GAP_MAX: u32 = 16;
 /// Packets needed before the measured loss is used.
 const LOSS_PACKETS_MIN: u32 = 64;
@@ -35,14 +35,16 @@ const LOSS_PACKETS_MIN: u32 = 64;
 /// Number of requests for which the hold leaves time, by the share of packets lost, in thousandths. If requests
 /// and answers are lost as often as other packets, at most a few packets in ten thousand are given up.
 const TRIES: [(u32, u32); 7] = [(5, 2), (25, 3), (60, 4), (120, 5), (200, 9), (300, 12), (1000, 16)];
-/// The hold always leaves time for this many requests. It leaves time for further ones only if all requests together
-/// take at most `MORE_TRIES_MAX`; otherwise they cost more delay than they are worth.
+/// The hold leaves time for up to this many requests in any case.
 const TRIES_AT_ANY_TIME: u32 = 8;
+/// The hold leaves time for further requests only if all requests together take at most this long; otherwise they cost
+/// more delay than they are worth.
 const MORE_TRIES_MAX: Duration = Duration::from_millis(1200);
 /// Time until a request is repeated before a round trip is known.
 const REPEAT_FIRST: Duration = Duration::from_millis(100);
-/// Time from a request to its second copy, and the loss in thousandths above which requests are sent twice.
+/// Time from a request to its second copy.
 const ECHO: Duration = Duration::from_millis(10);
+/// Loss in thousandths from which on requests are sent twice.
 const ECHO_LOSS_MIN: u32 = 20;
 /// Maximum time for which a packet may be late before it is requested, on a path where packets overtake each
 /// other.

@@ -217,7 +217,7 @@ impl Receiver {
             && sequence > missing_from
             && !stream.nacks.lost(now, next, missing_from, sequence)
         {
-            // Too many packets are missing to request them, so none is waited for.
+            // Too many packets are missing to request them, so the receiver waits for none of them.
             let lost = sequence.since(stream.reorder.next());
             stream.reorder.restart(sequence);
             self.lose(lost);

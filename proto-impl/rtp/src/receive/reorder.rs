@@ -95,8 +95,8 @@ impl ReorderBuffer {
         let (_, packet) = self.waiting.pop_first()?;
         self.bytes = self.bytes.saturating_sub(packet.payload.len());
         self.next = packet.sequence.next();
-        // A gap after this packet is as old as the first arrival of a packet behind the gap. That is the
-        // earliest arrival of all waiting packets, since repaired packets arrived later.
+        // A gap after this packet was noticed when the first packet behind the gap arrived. That is the earliest
+        // arrival of all waiting packets, since repaired packets arrived later.
         let behind = self.waiting.first_key_value().is_some_and(|(first, _)| *first > self.next);
         let arrivals = self.waiting.values().take(OVERTAKERS_MAX).map(|waiting| waiting.arrival);
         self.gap_since = if behind { arrivals.min() } else { None };

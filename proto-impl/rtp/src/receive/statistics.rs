@@ -6,7 +6,7 @@ use crate::ntp::{NtpTime, compact};
 use crate::number::{ExtendedSequence, Ssrc};
 use crate::rtcp::ReportBlock;
 
-/// Inverse of the largest difference between two transit times that affects the hold: a fifth of a second.
+/// Differences between two transit times affect the hold up to one second divided by this: a fifth of a second.
 const DIFFERENCES_PER_SECOND: u64 = 5;
 
 /// Counters of one source since its sequence numbers last started.

@@ -98,7 +98,7 @@ pub(crate) struct End {
     /// All datagrams sent, if recorded.
     pub(crate) sent: Option<Vec<Bytes>>,
     pub(crate) timeouts: u64,
-    /// Number of calls with input after which the deadline was another one.
+    /// Number of calls with input that changed the deadline.
     pub(crate) moved: u64,
     pub(crate) received_at: Vec<Instant>,
     /// Selects received datagrams to discard; its first argument is the datagram's number.

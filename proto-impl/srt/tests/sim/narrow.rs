@@ -18,8 +18,9 @@ const KEY_FRAME: u32 = 8 * MESSAGES;
 const BITS: u64 = (1316 + 16) * 8;
 /// Bit rate of the stream.
 const STREAM: u64 = (49 + 8) * MESSAGES as u64 * BITS / 2;
-/// Length of a run in seconds; its first part is not evaluated.
+/// Length of a run in seconds.
 const LENGTH: u64 = 30;
+/// Time at the beginning of a run that is not evaluated.
 const SETTLES: Duration = secs(4);
 
 /// A path under test.
@@ -131,7 +132,8 @@ fn n_07_losses_and_jitter_of_the_path_itself_slow_nothing_down() {
         let path = Path { loss, jitter, ..path(400, 500_000) };
         for seed in seeds(2) {
             let seen = run(seed, path);
-            // With such losses, several trials of sending less take place.
+            // With such losses, several trials take place, which send less for a while, so that more messages are left
+            // out.
             let most = if loss > 0.1 { 12 } else { 6 };
             assert!(seen.left_out <= most, "{path:?}: {seen:?}");
         }

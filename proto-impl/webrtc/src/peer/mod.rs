@@ -391,8 +391,8 @@ impl Peer {
         self.transport.media_path()
     }
 
-    /// Returns the maximum payload size that fits into a datagram, whatever is negotiated: the limit with which
-    /// to create a [`crate::Track`].
+    /// Returns the maximum payload size for [`crate::Track::new`], in bytes. Such a payload fits into a datagram,
+    /// whatever is negotiated.
     #[must_use]
     pub const fn payload_bytes_max(config: &Config) -> usize {
         config.datagram_bytes_max.saturating_sub(HEAD_BYTES_MAX)

@@ -112,8 +112,8 @@ impl Sending {
 
     /// Handles passed time.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        // Ends a pause that is due. Otherwise its deadline would remain after the track is gone, because
-        // senders are drained only with the track's log.
+        // Ends an expired pause. Draining the senders would also end it, but needs the log of their track: after the
+        // track is gone, the expired deadline would remain.
         self.pacer.may_send(now);
         let Self { senders, bandwidth, .. } = self;
         senders.iter_mut().for_each(|sender| sender.handle_timeout(now, bandwidth));

@@ -43,7 +43,7 @@ impl Negotiation {
         Self {
             fingerprint,
             cname: format!("{:016x}", random.u64()),
-            // RFC 8829 §5.2.1: 63 bits.
+            // A session id has 63 bits (RFC 8829 §5.2.1).
             session_id: random.u64() >> 1,
             version: 0,
             restarts: 0,

@@ -12,10 +12,11 @@ const SAMPLES_MAX: u32 = 1920;
 const LONG: usize = 252;
 /// Length of the longest frame in bytes.
 const FRAME_BYTES_MAX: usize = 1275;
-/// Lower bits of the first byte: the mask; the code for two frames of equal length; the code for two frames of
-/// different lengths.
+/// Mask of the lower bits of the first byte, which contain the code (§3.2).
 const CODE: u8 = 3;
+/// Code for two frames of equal length.
 const TWO_EQUAL: u8 = 1;
+/// Code for two frames of different lengths.
 const TWO: u8 = 2;
 
 /// Two joined packets: the bytes before their frames, and the frames.

@@ -31,7 +31,8 @@ impl Bench {
         Self::with(codec, mid, &[Extension::Mid], None)
     }
 
-    /// Creates a bench with these extensions, with ids from 1, and a redundant format.
+    /// Creates a bench with these extensions, whose ids count from 1. `red` is the payload type of the redundant
+    /// format.
     fn with(codec: Codec, mid: &str, known: &[Extension], red: Option<u8>) -> Self {
         let mut extensions = ExtensionMap::new();
         assert!((1..).zip(known).all(|(id, extension)| extensions.insert(*extension, id)));

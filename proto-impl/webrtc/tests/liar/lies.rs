@@ -9,15 +9,15 @@ use super::Seen;
 const SELF: Ssrc = Ssrc(1);
 /// Maximum size of a compound packet, in bytes.
 const COMPOUND_BYTES: usize = 1100;
-/// Transport-wide feedback of RFC 4585's generic kind: format 15, type 205.
+/// First two bytes of transport-wide feedback, a packet of RFC 4585: format 15, packet type 205.
 const TRANSPORT_FEEDBACK: [u8; 2] = [0x8f, 205];
-/// Longest run of one chunk.
+/// Maximum number of packets that one chunk of feedback can cover.
 const RUN_MAX: u16 = 0x1fff;
 /// Number of key frame requests in each portion of false feedback.
 const KEY_FRAMES: u8 = 20;
 /// Number of sequence numbers requested in each portion of false feedback.
 const NACKED: u16 = 4000;
-/// Newest sequence numbers, which may still be kept: a second of packets.
+/// Number of the newest sequence numbers, whose packets may still be kept: a second of packets.
 const RECENT: u16 = 300;
 
 /// False feedback of a viewer about its path, sent fifty times a second.

@@ -16,8 +16,8 @@ use crate::harness::{
 const ATTACKER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 66)), 6666);
 
-/// Makes checks with both user name fragments but without the password: one without integrity, one with a wrong
-/// one.
+/// Makes checks with both user name fragments but without the password: the first has no integrity attribute, the
+/// second has one made with another password.
 fn checks(server: &End, client: &End, number: u8) -> Vec<Vec<u8>> {
     let (to, from) = (server.peer.local_fragment(), client.peer.local_fragment());
     [None, Some("a password of another..")]

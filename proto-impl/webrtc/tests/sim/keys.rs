@@ -1,5 +1,5 @@
-//! Checks the SRTP keys with a client assembled from separate machines, because two ends of this crate would
-//! also agree on a wrong order.
+//! Checks the SRTP keys with a client made of an ICE agent and a DTLS connection alone, because two peers of this crate
+//! would also agree on a wrong order of the keys.
 
 use crypto::Seed;
 use ice::Path;
@@ -72,7 +72,7 @@ fn sent_by(server: &mut End, clock: &Clock) -> Vec<Vec<u8>> {
     sent
 }
 
-/// Connects a server to a client; the client's part of the offer comes from the separate machines.
+/// Connects a server to a client. The credentials in the client's offer are those of its ICE agent.
 fn connected(dtls_client: bool) -> (Client, End) {
     let clock = Clock::new();
     let now = clock.now();
@@ -148,7 +148,7 @@ fn keys_are_in_the_order_of_rfc_5764() {
         let srtp = server.peer.stats().transport.srtp.unwrap();
         assert_eq!((srtp.not_authentic, server.peer.stats().received.len()), (0, 1), "{opens}");
 
-        // The server's first report.
+        // Decrypts the server's first report with the keys of that direction.
         let mut inbound = Inbound::new(&theirs).unwrap();
         let mut reports = 0;
         while reports == 0 {

@@ -91,7 +91,7 @@ const fn bounds(lie: Lie) -> (u64, u64) {
         Lie::NacksAll => (100, 130),
         // A path that loses half of the packets needs twice the data.
         Lie::HalfLost => (100, 200),
-        // Audio continues even over a path that carries nothing.
+        // Audio continues even if the viewer claims that its path carries nothing.
         _ => (3, 101),
     }
 }

@@ -48,7 +48,8 @@ fn the_last_picture_before_a_pause_is_repaired() {
     }
 }
 
-/// Checks losses among the first checks. Seven consecutive losses would fail a pair (RFC 8489 §6.2.1).
+/// Checks that any of the first six connectivity checks may be lost. Seven consecutive losses would fail a pair (RFC
+/// 8489 §6.2.1).
 #[test]
 fn any_of_the_first_six_checks_may_be_lost() {
     for pattern in 0..64u64 {

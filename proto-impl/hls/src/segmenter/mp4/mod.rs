@@ -508,8 +508,8 @@ impl Mp4Segmenter {
             self.seal.sealer.iter_mut().for_each(Sealer::abandon);
             return;
         }
-        // The sum of its parts is the segment's duration (RFC 8216bis §4.4.4.9), even if a frame of zero
-        // duration was given a millisecond.
+        // The segment's duration must be the sum of its parts (RFC 8216bis §4.4.4.9). Their sum may exceed the distance
+        // between the timestamps, because a frame of zero duration counts as a millisecond.
         let parts: Duration = growing.parts.iter().map(|part| part.duration).sum();
         let parts_ms = i64::try_from(parts.as_millis()).unwrap_or(i64::MAX);
         let end_ms = end_ms.max(self.window.begin_ms().unwrap_or(end_ms).saturating_add(parts_ms));
@@ -733,7 +733,7 @@ impl Mp4Segmenter {
         self.described.last()
     }
 
-    /// The segments of the playlist that exist, with their descriptions.
+    /// The segments of the playlist, without gaps, each with its description.
     pub fn spanned(&self) -> impl Iterator<Item = Spanned<'_>> {
         let playlist = self.window.playlist();
         self.spans.iter().filter_map(move |span| {

@@ -37,7 +37,7 @@ enum Order {
     Lsb(u32),
     /// Type 1, with delta_pic_order_always_zero_flag.
     Cycle(bool),
-    /// Type 2.
+    /// Type 2, which has no further fields.
     Decoding,
 }
 

@@ -398,7 +398,7 @@ impl Pps {
         let has_extension = flag(bits)?;
         let mut has_offset_lists = false;
         if flag(bits)? {
-            // pps_range_extension_flag, then the flags of extensions with which slice headers cannot be read.
+            // pps_range_extension_flag, then the flags of extensions that change slice headers in unsupported ways.
             let has_range = flag(bits)?;
             if bits.bits(7).ok()? != 0 {
                 return None;
@@ -483,7 +483,8 @@ impl ShortSet {
             flags.push((is_used, is_kept));
         }
         let of = |at: usize| flags.get(at).filter(|(_, is_kept)| *is_kept).map(|(is_used, _)| *is_used);
-        // The pictures of the referenced set, moved by the difference, and the picture that has that set.
+        // The new set has the pictures of the referenced set, shifted by `delta`, and the picture to which the
+        // referenced set belongs.
         let behind = reference.negative.len();
         let mut all: Vec<(i32, bool)> = Vec::new();
         for (at, (order, _)) in reference.negative.iter().chain(&reference.positive).enumerate() {

@@ -190,7 +190,7 @@ fn a_path_that_widens_is_tried_and_less_often_when_that_fails() {
     assert!(first > 0 && later < first, "{first} {later}");
 }
 
-/// Checks that a path on which nothing arrives for a while has its former capacity afterwards.
+/// Checks that a path on which nothing arrives for a while is assumed to have its former capacity afterwards.
 #[test]
 fn a_path_that_was_away_is_not_narrow() {
     for (report_ms, away) in [(1_000, 5), (1_000, 30), (5_000, 2), (5_000, 30)] {

@@ -180,7 +180,8 @@ impl Loop {
     }
 }
 
-/// Checks that from the fourth second on the sent data passes, and that the sender becomes fast again with the line.
+/// Checks that from the fourth second on the sender sends no more than the line carries, and that it becomes fast again
+/// with the line.
 #[test]
 fn a_sender_that_follows_arrival_times_settles_and_rises() {
     let mut failed = Vec::new();
