@@ -1,4 +1,4 @@
-//! HTTP-FLV and WS-FLV: viewers get the published stream unchanged, with times from zero for each viewer, up to the end.
+//! HTTP-FLV and WS-FLV: viewers get the published stream unchanged until its end, with times from zero for each viewer.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
