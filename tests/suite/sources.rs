@@ -1,4 +1,4 @@
-//! Stream sources: one server pulls from another over every protocol there is, through outages, with its viewers.
+//! Tests stream sources: a server pulls from another over all protocols, through outages, and its viewers go on.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use crate::support::{
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
-/// Creates a source, started.
+/// Creates and starts a source.
 pub(super) fn start_source(server: &Server, id: &str, url: &str) {
     let result = create(server, id, url, "?autoStart=true", "");
     assert_eq!((&result["success"], &result["dataId"]), (&true.into(), &id.into()), "{result}");
@@ -37,7 +37,7 @@ fn wait_for_status(server: &Server, id: &str, wanted: &[&str]) {
     wait_for(&format!("{id} to be {wanted:?}"), secs(40), || wanted.contains(&status(server, id).as_str()));
 }
 
-/// A server on ports that stay when it is started again. The kernel gave them a moment ago.
+/// A server that has the same ports after a restart. The kernel has just assigned these ports to the test.
 struct Upstream {
     home: Home,
     settings: Vec<String>,
@@ -71,7 +71,7 @@ fn flv_url(server: &Server, id: &str) -> String {
     format!("http://{}/live/{id}.flv", server.http)
 }
 
-/// A server that trusts the certificates in this file.
+/// Starts a server that trusts the certificates in this file.
 fn start_trusting(file: &Path) -> Server {
     let home = Home::new();
     let mut command = Server::command(&home.path().join("home"), &[]);
@@ -114,7 +114,7 @@ fn what_is_pulled_equals_what_was_published_over_every_protocol() {
         .collect();
     for player in players {
         let played = player.join().unwrap();
-        // The file is published again and again; what was played may span its end.
+        // The file is published in a loop, so the played packets may cross its end.
         let hashes: std::collections::HashSet<_> = source.iter().map(|packet| &packet.4).collect();
         assert!(played.len() > 150 && played.iter().all(|p| hashes.contains(&p.4)), "{}", played.len());
         for track in 0..2 {
@@ -132,7 +132,7 @@ fn what_is_pulled_equals_what_was_published_over_every_protocol() {
     });
 }
 
-/// Sends every caller on to this URL.
+/// Starts a server that redirects all clients to this URL.
 fn moved_to(url: &str) -> SocketAddr {
     hostile(format!("HTTP/1.1 302 Found\r\nLocation: {url}\r\nContent-Length: 0\r\n\r\n").into_bytes())
 }
