@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! length (u32, of the message) | message
-//! request: codec (u8) | format (u8) | quality (u8) | width (u16) | height (u16) | record's length (u32) | record |
-//! payload answer:  code (u8: 0 for a picture) | picture ```
+//! request: codec (u8) | format (u8) | quality (u8) | width (u16) | height (u16) | record's length (u32) | record | payload
+//! answer:  code (u8: 0 for a picture) | picture
+//! ```
 
 use bytes::{BufMut, Bytes, BytesMut};
 use media::{Codec, CodecConfig};
