@@ -216,7 +216,7 @@ impl Ends {
         }
     }
 
-    /// Moves the next datagram behind the others.
+    /// Moves the next datagram to the end of the queue.
     fn turn(&mut self, from_client: bool) {
         let out = &mut self.end(from_client).out;
         if let Some(datagram) = out.pop_front() {

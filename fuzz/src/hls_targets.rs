@@ -1,4 +1,4 @@
-//! HLS: playlists, and a client whose server answers as the input says.
+//! HLS: playlists, and a client. The input determines the answers of the client's server.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ pub fn m3u8(data: &[u8]) {
     let Ok(playlist) = Playlist::read(data) else { return };
     match Playlist::read(playlist.to_string().as_bytes()) {
         Ok(again) => assert_eq!(again, playlist),
-        // Names of attributes, and offsets, are written even if they were left out, which may exceed a limit.
+        // The written text contains names of attributes and offsets that the input left out, so it may exceed a
+        // limit.
         Err(hls::Error::Limit { .. }) => {}
         Err(error) => panic!("{error}: {playlist}"),
     }

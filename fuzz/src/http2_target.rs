@@ -18,8 +18,9 @@ struct Outcome {
     error: Option<Error>,
 }
 
-/// Runs a connection twice, with the bytes whole and in pieces. The first byte seeds the cuts; with its highest
-/// bit set, the input has the preface. The number of a stream determines what the application does with it.
+/// Runs a connection twice, with the bytes whole and in pieces. The first byte seeds the cuts. Unless its highest
+/// bit is set, a preface and empty settings are put before the input. The number of a stream determines what the
+/// application does with it.
 pub fn http2(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     // Limits are small, so that small inputs reach them.

@@ -169,8 +169,8 @@ impl Side {
 struct Flying {
     path: Path,
     bytes: Vec<u8>,
-    /// The message as it was written by an end with the credentials, without its FINGERPRINT, because damage after
-    /// the integrity goes unnoticed.
+    /// The message as written by an end with the credentials. The FINGERPRINT is left out, because nothing detects
+    /// damage after MESSAGE-INTEGRITY.
     authentic: Option<Vec<u8>>,
 }
 
@@ -283,7 +283,7 @@ impl World {
         agent.follow_media(self.now, path);
     }
 
-    /// Delivers what both sides send, for some rounds, and lets 50 ms pass.
+    /// Delivers the datagrams of both sides for some rounds, and lets 50 ms pass.
     fn settle(&mut self) {
         for _ in 0..8 {
             self.drain();
@@ -494,7 +494,7 @@ impl World {
         }
     }
 
-    /// Lets time pass without datagrams, which must end both agents.
+    /// Lets time pass without datagrams. Both agents must then end.
     fn finish(&mut self) {
         for _ in 0..400 {
             self.ends.iter_mut().for_each(|end| end.queue.clear());

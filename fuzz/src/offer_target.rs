@@ -44,9 +44,9 @@ static TRACKS: LazyLock<Arc<Tracks>> = LazyLock::new(|| {
     Arc::new(Tracks::new(1, [video, audio]))
 });
 
-/// Runs a client's signalling. The first byte chooses between playing and publishing, the signalling, and control's
-/// verdict. The rest is the client's input in parts: an offer, or the answer to ours, then later messages; over
-/// WebSocket also whole commands.
+/// Runs a client's signalling. The first byte chooses whether the client plays or publishes, whether it uses HTTP or
+/// a WebSocket, and whether its request is granted. The rest is the client's input in parts: an offer, or the answer
+/// to our offer, then later messages; over WebSocket also whole commands.
 pub fn webrtc_offer(data: &[u8]) {
     let Some((&mode, text)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(text);
@@ -298,7 +298,7 @@ impl Rig {
         }
     }
 
-    /// Lets the client leave, after which a session that never had a path ends too.
+    /// Disconnects the client. A session that never had a path must then end, too.
     fn end(mut self) {
         let event = PathEvent::Broken("the end");
         self.worker.handle_path(self.now, self.conn, PathId::default(), event);

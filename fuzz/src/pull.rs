@@ -57,7 +57,8 @@ pub(crate) fn reads(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.chunks(READ_BYTES).collect()
 }
 
-/// Pulls from servers that send these bytes in pieces. Each server follows when the pull is redirected to it.
+/// Pulls from the first of these servers, and from the next one after each redirection. Each server sends its bytes
+/// in pieces.
 pub(crate) fn pull(servers: &[Vec<&[u8]>]) -> Outcome {
     let mut pull = Pull::new();
     for pieces in servers {

@@ -18,7 +18,7 @@ const QUEUED_MAX: usize = 32 * 1024;
 pub fn relay(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let hello = b"MSRL\x01\x01c";
-    // The input follows a hello, unless it brings its own.
+    // Puts a hello before the input, unless the input begins with one.
     let begun = if stream.starts_with(b"MSRL") { stream.to_vec() } else { [&hello[..], stream].concat() };
     let cut = pieces(seed & 0x7f, &begun);
     if seed & 0x80 == 0 {

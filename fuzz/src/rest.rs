@@ -5,8 +5,8 @@ use std::time::Instant;
 use crate::control::broadcast::{Broadcast, is_stream_id, parse_body};
 use crate::types::Now;
 
-/// Reads the body of a create or an update. The record made from it reads the same after it was stored, and after
-/// it was shown.
+/// Reads the body of a request that creates or updates a record. The record made from the body must be the same
+/// after it is stored and read again, and must be shown as valid JSON.
 pub fn json_rest(data: &[u8]) {
     let Ok(Some(body)) = parse_body(data) else { return };
     let mut record = Broadcast::from_body(body.clone());

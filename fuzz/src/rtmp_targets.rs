@@ -1,4 +1,4 @@
-//! RTMP: handshake, chunks and the server machine. The meaning of a stream does not depend on how it is cut.
+//! RTMP: handshake, chunks and the server's state machine. The meaning of a stream does not depend on how it is cut.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ fn shake(
     (result, behind, out.take_all())
 }
 
-/// Runs the chunk reader and the server machine. Flags of the first byte: 1 leaves the handshake to the input; 2
-/// refuses connects; 4 refuses publishes; 8 plays instead. The whole byte seeds the cuts.
+/// Runs the chunk reader and the server's state machine. Flags of the first byte: 1 leaves the handshake to the input;
+/// 2 refuses connects; 4 refuses publishes; 8 plays instead of publishing. The whole byte seeds the cuts.
 pub fn rtmp_chunk(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     chunks(seed, stream);

@@ -1,5 +1,5 @@
-//! RTSP: the reader, the fields that have a grammar of their own, and both machines. The meaning of a stream does
-//! not depend on how it is cut.
+//! RTSP: the reader, the header fields with their own grammar, and the state machines of server and client. The
+//! meaning of a stream does not depend on how it is cut.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -90,8 +90,8 @@ fn fields(line: &str) {
     }
 }
 
-/// Runs the server machine. Flags of the first byte: 1 challenges; 2 refuses UDP; 4 refuses publishers; 8 begins
-/// within a session. The whole byte seeds the cuts.
+/// Runs the server's state machine. Flags of the first byte: 1 challenges; 2 refuses UDP; 4 refuses publishers; 8
+/// begins within a session. The whole byte seeds the cuts.
 pub fn rtsp_server(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let mut bytes = Vec::new();
@@ -117,7 +117,8 @@ fn without_offset(text: &str) -> String {
 
 fn serve(seed: u8, pieces: &[&[u8]]) -> (Vec<String>, Bytes) {
     let now = epoch();
-    // The server may have to hold a whole read while it awaits a verdict, and the cuts must not affect that.
+    // While the server waits for a decision, it must be able to buffer the whole input. A smaller limit would make the
+    // result depend on the cuts.
     let config = Config { held_bytes_max: 1 << 20, ..Config::default() };
     let mut server = Server::new(now, Arc::new(config), Seed::from_number(1));
     let (mut events, mut out) = (Vec::new(), SendQueue::new());
@@ -186,8 +187,8 @@ static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     })
 });
 
-/// Runs the client machine. Flags of the first byte: 1 publishes; 2 asks for UDP; 4 begins after the description.
-/// The whole byte seeds the cuts.
+/// Runs the client's state machine. Flags of the first byte: 1 publishes; 2 requests UDP; 4 begins after the
+/// description. The whole byte seeds the cuts.
 pub fn rtsp_client(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let mut bytes = Vec::new();

@@ -118,7 +118,8 @@ impl Ends {
                 let end = &mut self.ends[which];
                 if let Some(channel) = end.channels.get(at % end.channels.len().max(1)).copied() {
                     end.association.close_channel(self.now, channel);
-                    // The number of the channel may be used again, with messages counted from the start.
+                    // A new channel may get the same number, and its messages are counted from the start again. So the
+                    // order of messages is no longer checked.
                     self.honest = false;
                 }
             }
@@ -269,7 +270,7 @@ impl Ends {
         }
     }
 
-    /// Lets time pass without packets, which must end both ends.
+    /// Lets time pass without packets. Both associations must then end.
     fn finish(&mut self) {
         for _ in 0..2000 {
             self.ends.iter_mut().for_each(|end| end.out.clear());

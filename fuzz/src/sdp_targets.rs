@@ -2,7 +2,8 @@
 
 use sdp::{Candidate, Description, Direction, Error, Format};
 
-/// Reads a description and a fragment. Each has a single written form, and a description can be answered.
+/// Reads the input as a description and as a fragment. After it is written and read again, it must be written the same.
+/// A description must also be answerable.
 pub fn sdp(data: &[u8]) {
     if let Ok(description) = Description::read(data) {
         has_one_text(&description.write(), |text| Description::read(text).map(|read| read.write()));

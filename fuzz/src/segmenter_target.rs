@@ -55,7 +55,7 @@ struct Rig {
     request: u64,
     tracks: Arc<Tracks>,
     at_ms: i64,
-    /// The longest time between two units of a track; then the time of each track's last unit.
+    /// The longest time between two units of a track. `last_ms` is the time of each track's last unit.
     longest_step: Duration,
     last_ms: BTreeMap<TrackId, i64>,
     /// Names of the existing blobs, except playlists.
@@ -135,7 +135,7 @@ impl Rig {
         self.at_ms += after_ms;
         let before = self.last_ms.insert(id, self.at_ms).unwrap_or(self.at_ms);
         let after = Duration::from_millis((self.at_ms - before).unsigned_abs());
-        // The only unit of a segment, without a next one, is given a duration of 20 ms.
+        // If a segment has a single unit, and no unit follows, that unit gets a duration of 20 ms.
         self.longest_step = self.longest_step.max(after).max(Duration::from_millis(20));
         self.pass(u64::try_from(after_ms).unwrap_or(0).min(1000));
         let payload = PAYLOADS[size].clone();

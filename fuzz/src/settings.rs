@@ -24,12 +24,12 @@ pub fn cidr(data: &[u8]) {
     assert_eq!(parse(&spaced), Ok(list), "blanks changed the meaning");
 }
 
-/// Reads a settings file. After a value is changed, it reads as changed, and nothing else differs.
+/// Reads a settings file, changes a value in its text, and reads the text again: only that value must differ.
 pub fn properties(data: &[u8]) {
     let Ok(found) = properties_file::parse(data) else { return };
     let Ok(text) = std::str::from_utf8(data) else { return };
-    // Skipped: an escape in a key is another spelling of it, and a byte order mark is possible too; our own files
-    // have neither.
+    // Skips inputs with backslashes, which may spell the same key differently, and inputs with a byte order mark. The
+    // server's own files have neither.
     if text.contains('\\') || text.starts_with('\u{feff}') {
         return;
     }

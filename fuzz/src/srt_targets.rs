@@ -143,7 +143,7 @@ fn config(flags: u8) -> Arc<Config> {
     })
 }
 
-/// Drains a connection. The drain must end, and must leave no deadline in the past.
+/// Takes all events and datagrams of a connection. There must be finitely many, and then no deadline in the past.
 fn settle(connection: &mut Connection, now: Instant) {
     let mut out = Datagrams::new();
     for _ in 0..64 {
@@ -375,7 +375,7 @@ impl Ends {
         }
     }
 
-    /// Lets time pass without datagrams, which must end both connections.
+    /// Lets time pass without datagrams. Both connections must then end.
     fn finish(&mut self) {
         (self.to_port, self.to_caller) = (Vec::new(), Vec::new());
         for _ in 0..20_000 {

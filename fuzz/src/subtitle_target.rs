@@ -2,8 +2,8 @@
 
 use media::subtitles::{CUES_MAX, Cue, TEXT_BYTES_MAX, cue_text, escaped, read_webvtt, write_cue};
 
-/// A WebVTT file as a caller sends it; the same bytes as the payload of a cue. What was read, written again, reads the
-/// same, whatever its text says.
+/// Reads the input as a WebVTT file, and as the payload of a cue. After it is written, it must read the same, whatever
+/// text it contains.
 pub fn webvtt(data: &[u8]) {
     if let Some(cue) = Cue::read(data) {
         assert_eq!(cue.write().as_deref(), Some(data));
@@ -24,7 +24,7 @@ pub fn webvtt(data: &[u8]) {
         assert!(cue.begin_ms < cue.end_ms && !cue.text.is_empty() && cue.text.len() <= TEXT_BYTES_MAX);
         write_cue(&mut file, cue.begin_ms, cue.end_ms, &cue.text);
     }
-    // Times with fewer digits than ours may have made the file smaller.
+    // The written times may have more digits than those of the input, so the written file may exceed the limit.
     if file.len() <= media::subtitles::FILE_BYTES_MAX {
         assert_eq!(read_webvtt(file.as_bytes()), Ok(cues));
     }

@@ -13,7 +13,7 @@ const UNITS_MAX: usize = 16;
 /// Transcodes units of tracks whose configuration changes and whose times jump.
 ///
 /// ```text
-/// target(1) | (what(1) | length(1) | bytes)*      what: 0..3 a configuration, then a unit with a step of the clock
+/// target(1) | (what(1) | length(1) | bytes)*      what: chooses a kind of configuration, or a unit and its clock step
 /// ```
 pub fn transcode(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };

@@ -1,4 +1,4 @@
-//! MPEG transport streams, and what lies in their PES packets.
+//! MPEG transport streams, and the payloads of their PES packets.
 
 use bytes::Bytes;
 use media::codec::{aac, ac3, h264, h265, latm, mp3, opus};

@@ -1,4 +1,4 @@
-//! The server's types that its control reads records with.
+//! The server's types that are needed to read its records.
 
 #[path = "../../src/types/time.rs"]
 #[allow(dead_code, reason = "the server uses the rest")]

@@ -5,9 +5,9 @@ use webm::{Indexed, Indexer, duration_ms, finish, is_finished};
 
 use crate::splits::INPUT_MAX;
 
-/// Indexes a recorded file as a crash may have left it. The indexer uses only the bytes that it asked for, and
-/// what it finds lies within the file. After each step of finishing, it finds the same; after the last step the
-/// file is finished.
+/// Indexes a recorded file as a crash may have left it. The indexer must use only the bytes that it requested, and
+/// its results must lie within the file. After each step of finishing the file, an indexer must return the same
+/// results; after the last step the file must be finished.
 pub fn webm_index(data: &[u8]) {
     let file = data.get(..INPUT_MAX).unwrap_or(data);
     let _ = duration_ms(file);

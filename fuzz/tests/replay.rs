@@ -1,6 +1,6 @@
-//! Replays every committed input of every target, and seeded mutations of them: what a fuzzer once found stays
-//! found, without a fuzzing toolchain. `FUZZ_MUTATIONS` sets how many mutations each target gets, `FUZZ_TARGET` names
-//! the only one that gets them.
+//! Replays every committed input of every target, and seeded mutations of these inputs. So errors that a fuzzer has
+//! found once are found again without a fuzzing toolchain. `FUZZ_MUTATIONS` sets the number of mutations per target,
+//! `FUZZ_TARGET` restricts the mutations to one target.
 
 #![forbid(unsafe_code)]
 
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use crypto::{Random, Seed};
 use millstream_fuzz::{TARGETS, Target};
 
-/// Targets whose inputs take long get a share of the mutations.
+/// Targets that are slow, each with the number by which its mutations are divided.
 const SLOW: [(&str, u64); 2] = [("segmenter", 3), ("store_recover", 20)];
-/// Only to detect hangs; the machine may be busy.
+/// Maximum time for one input. It is long, because it only detects hangs, and the machine may be busy.
 const HANG: Duration = Duration::from_secs(5);
 
 fn root() -> &'static Path {
@@ -27,7 +27,7 @@ fn corpus(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
-/// Runs one input; says which it was before the panic goes on.
+/// Runs one input. If the target panics, saves and reports the input before the panic continues.
 fn run(target: Target, input: &[u8], origin: &str) {
     let start = Instant::now();
     if let Err(panic) = std::panic::catch_unwind(|| target(input)) {
@@ -84,8 +84,8 @@ fn pick(random: &mut Random, below: usize) -> usize {
     usize::try_from(random.below(below as u64)).unwrap()
 }
 
-/// Applies one change: flips a bit, replaces a byte, removes, repeats or inserts bytes, takes over another input's
-/// tail, or cuts off the end.
+/// Applies one change: flips a bit; replaces a byte; removes, repeats or inserts bytes; replaces the end with the end
+/// of another input; or cuts off the end.
 fn mutate(random: &mut Random, input: &mut Vec<u8>, inputs: &[Vec<u8>]) {
     let at = pick(random, input.len() + 1);
     let end = (at + 1 + pick(random, 8)).min(input.len());

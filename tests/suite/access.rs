@@ -28,7 +28,7 @@ fn token(server: &Server, row: &str, id: &str, kind: &str) -> String {
     reply.json()["tokenId"].as_str().unwrap().to_owned()
 }
 
-/// The status of a request for a live stream, without waiting for its end.
+/// Returns the status of a request for a live stream without waiting for the end of the stream, and the connection.
 fn flv_status(address: SocketAddr, path: &str) -> (u16, TcpStream) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(secs(20))).unwrap();
@@ -53,7 +53,7 @@ fn a_real_encoder_with_a_one_time_token_and_without() {
     let token = token(&server, "token", "s", "publish");
     let encoder = Program::ffmpeg_publish(&file, &server.rtmp_url(&format!("live/s?token={token}")));
     wait_for("the stream", secs(20), || is_broadcasting(&server, "s"));
-    // While it is live, and after it: used up.
+    // The token is used up, both while the stream is live and after its end.
     let (status, _, _) = publish(&server.rtmp_url(&format!("live/s?token={token}")));
     assert!(!status.success());
     drop(encoder);
@@ -61,7 +61,7 @@ fn a_real_encoder_with_a_one_time_token_and_without() {
         RtmpPeer::publish(server.rtmp, "live", &format!("s?token={token}")).err().unwrap(),
         NOT_PUBLISH
     );
-    // The path form, and R-42: neither token is in the log.
+    // A token may also be a part of the path. R-42: neither token is in the log.
     let second = self::token(&server, "token", "s", "publish");
     server.api().post("/live/rest/v2/broadcasts/s/stop", "");
     drop(RtmpPeer::publish(server.rtmp, "live", &format!("s/{second}")).unwrap());
@@ -120,7 +120,8 @@ fn a_play_token_is_good_once_whatever_the_protocol() {
         .collect();
     let statuses: Vec<u16> = statuses.into_iter().map(|thread| thread.join().unwrap()).collect();
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
-    // Nothing is learnt about what is live without a token; with one, nothing is used up for what is not.
+    // A request without a token gets 403 whether the stream is live or not. With a valid token, a stream that is not
+    // live gets 404.
     assert_eq!(flv_status(server.http, "/live/none.flv").0, 403);
     let other = token(&server, "token", "none", "play");
     assert_eq!(flv_status(server.http, &format!("/live/none.flv?token={other}")).0, 404);
@@ -160,7 +161,8 @@ fn signed_tokens_hashes_and_time_codes() {
     publisher.stop();
 }
 
-/// A set with one key on P-256, and a token of a viewer of `s1` until 2100, which OpenSSL signed with it.
+/// A key set with one P-256 key. `OF_KEY_SET` is a token that OpenSSL signed with this key: it lets a viewer play `s1`
+/// until 2100.
 const KEY_SET: &str = r#"{"keys": [{"kty": "EC", "kid": "e1", "crv": "P-256", "alg": "ES256", "x": "ibwvqf-7pgD83IE2kEBabiJuM85jRa5wx_AQhaBao70", "y": "XkDn0HRAA26Vnw-Cb5kZSGswgX9PDncy7YPKAvhmK6Q"}]}"#;
 const OF_KEY_SET: &str = "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6ImUxIn0.eyJzdWIiOiJzMSIsInN0cmVhbUlkIjoiczEiLCJ0eXBlIjoicGxheSIsImV4cCI6NDEwMjQ0NDgwMH0.4dYHb_TmG1KOrthw_rOjlXx5oNidpOxm3DhKc9q3x_WI8cPybs7E90hhDpJAo2FPDNKmcQI-4gvz9dH7a_joRw";
 
@@ -182,7 +184,7 @@ fn r_06_tokens_of_a_key_set_are_good_once_it_was_fetched() {
         String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().to_owned()
     };
     let page = |token: &str| server.api().get(&format!("/live/streams/s1.mp4?token={token}")).status;
-    // The receiver has not answered yet: the set is not there.
+    // The server has not received the key set yet, so it refuses the token.
     assert_eq!((version().as_str(), page(OF_KEY_SET)), ("403", 403));
     let (stream, _) = listener.accept().unwrap();
     let mut head = [0; 4096];
@@ -190,7 +192,7 @@ fn r_06_tokens_of_a_key_set_are_good_once_it_was_fetched() {
     assert!(head[..length].starts_with(b"GET /keys HTTP/1.1\r\n"));
     write!(&stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{KEY_SET}", KEY_SET.len()).unwrap();
     wait_for("the set", secs(20), || version() == "200");
-    // Let in; there is no such file.
+    // The valid token is accepted, but there is no such file. The other token is refused.
     assert_eq!((page(OF_KEY_SET), page("x.y.z")), (404, 403));
 }
 
@@ -236,7 +238,8 @@ fn receivers_decide_about_publishers_and_viewers() {
     ]);
     let token = token(&server, "token", "s", "publish");
     let name = format!("s?token={token}");
-    // A refusal of the receiver burns no token; a bad token asks nobody.
+    // If the receiver refuses a publisher, its token is not used up. A publisher with an invalid token is refused
+    // without asking the receiver.
     assert_eq!(RtmpPeer::publish(server.rtmp, "live", &name).err().unwrap(), NOT_PUBLISH);
     assert_eq!(RtmpPeer::publish(server.rtmp, "live", "s?token=x").err().unwrap(), NOT_PUBLISH);
     assert_eq!(receiver.told("publish").len(), 1);
@@ -270,7 +273,7 @@ fn a_receiver_that_is_silent_or_gone_admits_nobody_and_stalls_nobody() {
     let address = server.rtmp;
     let waiting = std::thread::spawn(move || RtmpPeer::publish(address, "live", "s").err().unwrap());
     wait_for("the receiver to be asked", secs(10), || receiver.connections() > 0);
-    // The API answers meanwhile, and who leaves meanwhile is forgotten.
+    // While the receiver is silent, the API still answers, and a publisher that disconnects is forgotten.
     let leaver = std::thread::spawn(move || {
         let file = media_file(false, 2);
         let encoder = Program::ffmpeg_publish(&file, &format!("rtmp://{address}/live/left"));
@@ -302,7 +305,7 @@ fn r_06_settings_that_could_not_protect_are_refused() {
     }
 }
 
-/// The status and body of a request from an address of 127.0.0.0/8.
+/// Returns the answer to a request from 127.0.0.2.
 fn from_outside(server: &Server, path: &str, fields: &str) -> String {
     let mut stream = connect_from("127.0.0.2", server.http);
     stream.set_read_timeout(Some(secs(10))).unwrap();
@@ -369,7 +372,7 @@ fn the_policy_of_pages_is_that_of_the_application() {
     assert!(!api.get("/").head.contains(policy), "the server's own pages keep theirs");
 }
 
-/// The status of a request from an address of this machine.
+/// Returns the status of a request from an address of this machine.
 fn status_from(server: &Server, from: &str, path: &str) -> u16 {
     let mut stream = connect_from(from, server.http);
     stream.set_read_timeout(Some(secs(20))).unwrap();

@@ -1,4 +1,4 @@
-//! Sound that its receivers can decode: as Opus, as AAC, as silence, and what is done when there is too much of it.
+//! Audio that players can decode: transcoded to Opus or AAC, or silence. Also the limit on the number of transcoders.
 //!
 //! Every source has a tone of 440 Hz, which players must hear.
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::support::{Nginx, Program, Server, coded_file, ffmpeg9, python, run, secs, wait_for};
 
-/// A file of eight seconds of video and of a tone in this coding.
+/// Returns a file with eight seconds of video, and of a tone encoded with these options.
 fn tone_file(name: &str, audio: &[&str]) -> PathBuf {
     let video = ["-c:v", "libx264", "-preset", "veryfast", "-profile:v", "baseline", "-bf", "0"];
     coded_file(name, &[&video, audio].concat())
 }
 
-/// Publishes a file over and over. ffmpeg 9, because of the codecs that Enhanced RTMP has names for.
+/// Publishes a file again and again. Uses ffmpeg 9, because it supports the codecs of Enhanced RTMP.
 fn publish(server: &Server, name: &str, file: &PathBuf) -> Program {
     let mut command = Command::new(ffmpeg9());
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
@@ -36,7 +36,7 @@ struct Sound {
     loudness: f64,
 }
 
-/// Plays two seconds by Debian's ffmpeg, which knows no more of RTMP and FLV than most players do.
+/// Plays two seconds with Debian's ffmpeg, which supports only the RTMP and FLV that most players support.
 fn play(url: &str) -> Sound {
     let mut probe = Command::new("ffprobe");
     probe.args([
@@ -51,7 +51,7 @@ fn play(url: &str) -> Sound {
         url,
     ]);
     let (_, codecs, _) = run(&mut probe);
-    // Once more for each program that it is in.
+    // ffprobe prints the codec once more for each program that contains the stream.
     let codec = codecs.lines().next().unwrap_or_default();
     let mut command = Command::new("ffmpeg");
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-i", url, "-vn", "-t", "2"]);
@@ -63,7 +63,7 @@ fn play(url: &str) -> Sound {
         .map(|bytes| f64::from(i16::from_le_bytes([bytes[0], bytes[1]])) / 32_768.0)
         .collect();
     assert!(samples.len() > 48_000, "{url}: {}", String::from_utf8_lossy(&output.stderr));
-    // Past what an encoder begins with.
+    // Skips the first quarter, because the start of encoded audio may be silent.
     let samples = &samples[samples.len() / 4..];
     let rises = samples.windows(2).filter(|pair| pair[0] <= 0.0 && pair[1] > 0.0).count();
     let power: f64 = samples.iter().map(|sample| sample * sample).sum();
@@ -82,7 +82,7 @@ fn flv(server: &Server, name: &str) -> String {
     format!("http://{}/live/{name}.flv", server.http)
 }
 
-/// Plays a stream by WHEP with aiortc, and returns its report on the sound.
+/// Plays a stream by WHEP with aiortc, and returns aiortc's report on the sound.
 fn whep(server: &Server, name: &str) -> Value {
     let mut command = Command::new(python());
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/webrtc_peer.py"));
@@ -107,13 +107,13 @@ fn aac_and_mp3_reach_webrtc_viewers_as_opus() {
         let hertz = facts["hertz"].as_f64().unwrap_or_default();
         assert!((hertz - 440.0).abs() < 5.0, "{name}: {facts}");
         assert_eq!(facts["kinds"], json!(["video", "audio"]));
-        // No viewer asked for AAC.
+        // RTMP players get AAC, except for MP3, which they can decode themselves.
         assert_eq!(
             play(&server.rtmp_url(&format!("live/{name}"))).codec,
             if name == "mp3" { "mp3" } else { "aac" }
         );
     }
-    // Made while somebody hears it, and a little longer.
+    // Transcoders run as long as somebody listens, and end soon afterwards.
     wait_for("the end of the transcoders", secs(20), || {
         server.api().metric("millstream_transcoders{", "") == 0.0
     });
@@ -130,7 +130,7 @@ fn opus_reaches_players_of_rtmp_flv_and_hls_as_aac_and_those_that_announce_it_as
         let sound = play(&url);
         assert!(sound.codec == "aac" && is_the_tone(&sound), "{url}: {sound:?}");
     }
-    // By its number the track is sent as it is.
+    // A player that selects the track by its number gets it as it was published.
     let url = format!("{}?audio=0", flv(&server, "opus"));
     let announced = [
         "-v",
@@ -213,7 +213,7 @@ fn beyond_the_limit_the_sound_is_left_out_and_the_video_goes_on() {
         server.api().metric("millstream_transcoders_refused_total", "") > 0.0
     });
     server.wait_for_line("audio.max_transcoders");
-    // Its video goes on.
+    // The second viewer still gets video.
     let sent = || -> f64 {
         let workers = [0, 1]
             .map(|worker| format!("millstream_sent_bytes_total{{worker=\"{worker}\",protocol=\"webrtc\""));
@@ -221,7 +221,7 @@ fn beyond_the_limit_the_sound_is_left_out_and_the_video_goes_on() {
     };
     let before = sent();
     wait_for("video", secs(20), || sent() > before + 200_000.0);
-    // The first one's place is free when nobody hears it any more, and is taken then.
+    // When nobody listens to the first stream any more, its transcoder ends, and the second stream gets one.
     drop(first);
     let of_two = "millstream_stream_derived_subscribers{";
     wait_for("the place", secs(40), || {

@@ -20,7 +20,7 @@ impl Publisher {
         publisher
     }
 
-    /// SIGINT, and its report.
+    /// Ends the generator with SIGINT, and returns its report.
     fn stop(self) -> Value {
         let status = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status().unwrap();
         assert!(status.success());
@@ -30,7 +30,7 @@ impl Publisher {
     }
 }
 
-/// Plays to the end; the report, and whether the exit code was 0.
+/// Plays for three seconds. Returns the report, and true if the exit code was 0.
 fn play(url: &str, options: &[&str]) -> (Value, bool) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
     command.args(["bench", "play", "--url", url, "--duration", "3", "--json"]).args(options);
@@ -46,7 +46,8 @@ fn check_players(report: &Value, count: u64) {
     }
     assert_eq!(report["ok"], true);
     let units = |kind: &str| report["units"][kind].as_u64().unwrap();
-    // 30 frames and 47 audio frames a second; a busy machine has a window that is late, not units that are missing.
+    // Of 30 video and 47 audio frames per second, two seconds must arrive within the three seconds of playing. On a
+    // busy machine, units are late, but none are missing.
     assert!(units("video") > count * 60 && units("audio") > count * 90, "{report}");
     assert_eq!(units("stamped"), units("video") + units("audio"), "{report}");
     for member in ["first_frame_ms", "latency_video_ms", "latency_audio_ms"] {
@@ -65,7 +66,7 @@ fn publishers_and_players_of_rtmp_lose_nothing() {
     assert!(ok);
     check_players(&report, 6);
     assert!(report["server"]["cpu_s_per_gb"].as_f64().unwrap() > 0.0, "{report}");
-    // 1 Mb/s each, and headers.
+    // Six players of 1 Mb/s each, with headers.
     let rate = report["bits_per_second"].as_f64().unwrap();
     assert!((5e6..8e6).contains(&rate), "{report}");
     let published = publisher.stop();
@@ -92,7 +93,7 @@ fn players_of_flv_over_http_tls_and_websocket_lose_nothing() {
     }
     let (report, ok) = play(&format!("http://{}/live/nobody.flv", server.http), &["--duration", "1"]);
     assert!(!ok && report["reasons"][0]["reason"].as_str().unwrap().contains("404"), "{report}");
-    // The certificate is signed by no known authority.
+    // The server's certificate is not signed by a known authority.
     let (report, ok) = play(&format!("https://{https}/live/s0.flv"), &["--duration", "1"]);
     assert!(!ok && report["reasons"][0]["reason"].as_str().unwrap().contains("certificate"), "{report}");
     publisher.stop();
@@ -106,7 +107,7 @@ fn publishers_of_whip_and_players_of_whep_lose_nothing_and_leave_nothing() {
     let (report, ok) = play(&url("whep"), &["--count", "4", "--streams", "2"]);
     assert!(ok, "{report}");
     assert_eq!((&report["protocol"], &report["connections"]["ready"]), (&"whep".into(), &4.into()));
-    // AAC is not carried: 30 frames a second, and no audio.
+    // WebRTC does not carry AAC, so the players get 30 video frames per second and no audio.
     let units = &report["units"];
     assert!(units["video"].as_u64().unwrap() > 4 * 60 && units["audio"] == 0, "{report}");
     assert_eq!(
@@ -115,7 +116,7 @@ fn publishers_of_whip_and_players_of_whep_lose_nothing_and_leave_nothing() {
     );
     assert!(report["first_frame_ms"]["p50"].as_f64().unwrap() > 0.0, "{report}");
     assert!(report["latency_video_ms"]["p50"].as_f64().unwrap() > 0.0, "{report}");
-    // 1 Mb/s each but for the audio: what pads is not left out on the way.
+    // Four players of 1 Mb/s each, minus the audio: padding within the video is sent, too.
     assert!((3e6..5e6).contains(&report["bits_per_second"].as_f64().unwrap()), "{report}");
     let viewers = || {
         let broadcast = server.api().get("/live/rest/v2/broadcasts/s0").json();
@@ -150,17 +151,17 @@ fn participants_of_a_room_see_each_other_or_who_speaks() {
         assert!(report["room"]["rss_bytes_per_participant"].as_f64().unwrap() > 0.0, "{report}");
         report
     };
-    // All see the two others, 30 frames a second, whoever speaks.
+    // Without a limit, each participant gets 30 frames per second from each of the two others, whoever speaks.
     let report = room(&[], "", 3, "1");
     assert!(report["units"]["video"].as_u64().unwrap() > 3 * 2 * 250, "{report}");
     assert!(report["room"]["seen_before"].as_u64().unwrap() >= 3 && report["room"]["switches"] == 0);
-    // A place for one video: each speaker is a switch for those who do not see it.
+    // With a limit of one video, each new speaker causes a switch for the participants that do not see it yet.
     let one = ["app.maxVideoTrackCount=1", "app.maxAudioTrackCount=1"];
     let report = room(&one, "", 3, "4");
     assert!(report["units"]["video"].as_u64().unwrap() < 3 * 2 * 300, "{report}");
     assert!(report["room"]["switches"].as_u64().unwrap() >= 1, "{report}");
     assert!(report["room"]["switch_ms"]["p50"].is_number(), "{report}");
-    // The same number asked for by the players.
+    // The players request the same limit themselves.
     let report = room(&[], "&loudest=1", 3, "0");
     assert!(report["units"]["video"].as_u64().unwrap() < 3 * 2 * 300, "{report}");
     assert_eq!((&report["room"]["switches"], &report["room"]["seen_before"]), (&0.into(), &0.into()));
@@ -208,7 +209,7 @@ fn viewers_of_hls_get_every_segment_and_with_low_latency_every_part() {
         assert_eq!((&units["lost"], &units["repeated"], &units["late"]), (&0.into(), &0.into(), &0.into()));
         let [video, audio] = ["video", "audio"].map(|kind| units[kind].as_u64().unwrap());
         assert_eq!(units["stamped"], video + audio, "{report}");
-        // A segment is two seconds, a part a third of one.
+        // A segment lasts two seconds, and a part a third of a second.
         assert!(video >= parts_of_three_seconds.unwrap_or(20), "{report}");
         assert_eq!(audio >= parts_of_three_seconds.unwrap_or(1), protocol == "ll-hls", "{report}");
         for member in ["first_frame_ms", "playlist_ms", "latency_video_ms"] {
@@ -285,7 +286,7 @@ fn a_certificate_replaced_under_200_tls_viewers_drops_none_of_them() {
             server.log().matches("certificate loaded").count() >= round
         });
     }
-    // A new client is shown the new one.
+    // A new client gets the new certificate.
     let (report, ok) = play(&format!("https://{https}/live/s.flv"), &["--count", "5", "--insecure"]);
     assert!(ok, "{report}");
     let (report, ok) = viewers.join().unwrap();

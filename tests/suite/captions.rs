@@ -1,5 +1,5 @@
-//! Closed captions within video: declared in lists and manifests, unchanged over every protocol, and shown by hls.js in
-//! Chromium.
+//! Closed captions within video: they are declared in playlists and manifests, sent unchanged over every protocol, and
+//! shown by hls.js in Chromium.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,8 @@ use crate::sounds::publish_over_srt;
 use crate::support::{Server, make_once, python, run};
 
 const RATE: usize = 30;
-/// Pairs of CEA-608, one in each picture: a caption of CC1 that is loaded, and then shown (CTA-608-E §B.8.3).
+/// Byte pairs of CEA-608, one for each picture. They load a caption into channel CC1, and then show it (CTA-608-E
+/// §B.8.3).
 const CAPTION: [[u8; 2]; 10] = [
     [0x94, 0x20],
     [0x94, 0x20],
@@ -24,13 +25,13 @@ const CAPTION: [[u8; 2]; 10] = [
     [0x94, 0x2f],
 ];
 
-/// A NAL unit with this pair (A/53 part 4 §6.2.3).
+/// Returns an SEI NAL unit with this byte pair (A/53 part 4 §6.2.3).
 fn sei([first, second]: [u8; 2]) -> Vec<u8> {
     let data = [0xb5, 0, 0x31, b'G', b'A', b'9', b'4', 3, 0x41, 0xff, 0xfc, first, second, 0xff];
     [&[6, 4, u8::try_from(data.len()).unwrap()][..], &data, &[0x80]].concat()
 }
 
-/// A film with a caption every two seconds.
+/// Returns a file of three minutes with a caption every two seconds.
 fn film() -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media/captions-180s.ts");
     make_once(&path, |path| {
@@ -95,7 +96,7 @@ fn captions_within_video_are_declared_and_pass_unchanged() {
         let (status, out, err) = run(command.arg(&url));
         assert!(status.success() && out.contains("Closed Captions"), "{url}: {out} {err}");
     }
-    // The pair of each picture is there, as it came.
+    // The byte pair of each picture arrives unchanged.
     let mut command = Command::new("ffmpeg");
     command.args(["-v", "error", "-nostdin", "-t", "4", "-i", &server.rtmp_url("live/cam"), "-map", "0:v"]);
     let output = command.args(["-c", "copy", "-f", "h264", "-"]).output().unwrap();

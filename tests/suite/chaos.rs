@@ -1,5 +1,5 @@
-//! A cluster of which a part, a node or the directory, is killed again and again under writers and encoders: no
-//! acknowledged record is lost, and an id has one publisher once all parts are in contact.
+//! A cluster with writers and encoders, in which a node or the directory is killed again and again. No acknowledged
+//! record is lost, and an id has a single publisher once all nodes and the directory are in contact again.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use netsim::MediaSource;
 use crate::cluster::Redis;
 use crate::support::{Api, Home, RtmpPeer, Server, ms, secs, wait_for};
 
-/// Number of parts killed by `make test`; `make chaos` kills more.
+/// Number of kills in `make test`; `make chaos` kills more often.
 const KILLS: usize = 10;
 const NODES: [&str; 3] = ["a", "b", "c"];
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
@@ -39,7 +39,8 @@ impl Cluster {
         Self { redis, folders, nodes, places: Arc::new(Mutex::new(places)), _home: home }
     }
 
-    /// Kills a part and starts it again: a node, or behind the last of them the directory.
+    /// Kills a part of the cluster and starts it again: the node with the index `part`, or the directory if `part` is
+    /// larger.
     fn kill(&mut self, part: usize) {
         let Some(slot) = self.nodes.get_mut(part) else {
             self.redis.kill();
@@ -95,7 +96,7 @@ impl Drop for Crew {
     }
 }
 
-/// Creates records at one node after the other. Returns the acknowledged ones.
+/// Starts a thread that creates records at each node in turn. Returns the list of the acknowledged ones.
 fn writer(crew: &mut Crew, places: &Places) -> Arc<Mutex<Vec<String>>> {
     let acknowledged = Arc::new(Mutex::new(Vec::new()));
     let (places, list, mut count) = (Arc::clone(places), Arc::clone(&acknowledged), 0);
@@ -112,7 +113,8 @@ fn writer(crew: &mut Crew, places: &Places) -> Arc<Mutex<Vec<String>>> {
     acknowledged
 }
 
-/// An encoder that publishes the id wherever it is let in, and tells whether it is.
+/// Starts an encoder that tries to publish the same id at each node in turn. The returned flag is true while a node
+/// accepts it.
 fn encoder(crew: &mut Crew, places: &Places, mut turn: usize) -> Arc<AtomicBool> {
     let is_live = Arc::new(AtomicBool::new(false));
     let (places, tells) = (Arc::clone(places), Arc::clone(&is_live));
@@ -147,13 +149,13 @@ fn n_25_parts_of_a_cluster_are_killed_and_no_record_is_lost_and_no_id_held_twice
     let mut checked = 0;
     for kill in 0..kills {
         let part = usize::try_from(random.below(4)).unwrap();
-        // Some writes later, so that kills come at any moment of one.
+        // Waits for a random number of writes, so that the kill may come at any moment of a write.
         let before = acknowledged.lock().unwrap().len();
         let pause = usize::try_from(random.below(20)).unwrap();
         wait_for("writes", secs(30), || acknowledged.lock().unwrap().len() > before + pause);
         cluster.kill(part);
         println!("kill {kill}: {}", NODES.get(part).unwrap_or(&"the directory"));
-        // In contact again: a write comes through, and what was acknowledged is at every node.
+        // All parts are in contact again when a write succeeds and every node has all acknowledged records.
         let known = acknowledged.lock().unwrap().len();
         wait_for("a write", secs(30), || acknowledged.lock().unwrap().len() > known);
         let news = acknowledged.lock().unwrap()[checked..].to_vec();

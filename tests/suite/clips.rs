@@ -1,4 +1,4 @@
-//! Clips: a part of what is kept of a live stream, as a recording.
+//! Clips: recordings made from a part of the segments that are kept of a live stream.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ fn playlist(server: &Server) -> Option<MediaPlaylist> {
     }
 }
 
-/// Waits for the clip that the answer tells of, and returns its address.
+/// Waits for the clip whose id is in the answer, and returns the URL of the clip.
 pub fn made(server: &Server, answer: &Json) -> String {
     assert_eq!(answer["success"], true, "{answer}");
     let id = answer["dataId"].as_str().unwrap();
@@ -48,7 +48,7 @@ fn a_clip_has_every_picture_between_two_key_frames_and_no_other() {
             let query = format!("start={}&end={}", seconds(from_ms), seconds(to_ms));
             server.api().post(&format!("/live/rest/v2/broadcasts/cam/clip?{query}"), "").json()
         };
-        // Within the second GOP of the first segment, and within the first of the third.
+        // The clip begins within the second GOP of the first segment, and ends within the first GOP of the third.
         let made = unit_md5(&made(&server, &clip(1400, 4500)), None);
         let pictures: Vec<_> = made.iter().filter(|packet| packet.0 == 0).collect();
         assert_eq!(pictures.len(), 120, "{kind}: from 1 s to 5 s");
@@ -59,7 +59,7 @@ fn a_clip_has_every_picture_between_two_key_frames_and_no_other() {
         let as_sent = source.iter().cycle().skip(at);
         assert!(pictures.iter().map(|packet| &packet.4).eq(as_sent.take(120).copied()));
         assert!(made.iter().filter(|packet| packet.0 == 1).count() > 150, "and has its sound");
-        // Nothing of another time.
+        // A time of which no segments are kept gives an error.
         let answer = clip(-100_000, -90_000);
         assert_eq!((&answer["success"], answer["message"].as_str().is_some()), (&false.into(), true));
     }

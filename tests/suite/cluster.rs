@@ -13,7 +13,7 @@ use crate::support::{Home, Player, Publisher, RtmpPeer, Server, ms, secs, wait_f
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 const LEASE: Duration = secs(2);
 
-/// A server of the directory, on a port and in a folder of its own.
+/// A Redis server that serves as the directory, with its own port and folder.
 pub(super) struct Redis {
     home: Home,
     port: u16,
@@ -57,7 +57,7 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The folder of its files.
+    /// Returns the folder with the files of this Redis server.
     pub(super) fn folder(&self) -> &Path {
         self.home.path()
     }
@@ -114,7 +114,7 @@ fn b_20_a_record_of_one_node_is_read_changed_and_deleted_at_another() {
     let renamed = b.api().put(&format!("{BROADCASTS}/s"), r#"{"name":"by b"}"#);
     assert_eq!(renamed.json()["success"], true);
     wait_for("the name at a", secs(5), || a.api().broadcast("live", "s").unwrap()["name"] == "by b");
-    // Records that are there when a node starts.
+    // A node that starts later gets the existing records.
     let c = redis.node("c");
     assert_eq!(c.api().broadcast("live", "s").unwrap()["name"], "by b");
     let status = |server: &Server| server.api().get("/rest/v2/cluster-mode-status");
@@ -137,11 +137,11 @@ fn b_21_an_id_is_published_at_one_node_and_free_when_that_is_gone() {
         ["s", "kept", "stray"].iter().all(|id| has(&b, id, "broadcasting"))
     });
     assert!(!publishes(&b, "s"), "the id is the other node's");
-    // A publisher that goes leaves the id free.
+    // When a publisher ends, its id is free again.
     publisher.stop();
     wait_for("the end at b", secs(10), || has(&b, "s", "finished"));
     wait_for("the id", secs(5), || publishes(&b, "s"));
-    // A node that is killed: within its lease and a second.
+    // When a node is killed, its ids are free again within its lease plus a second.
     a.kill();
     let began = Instant::now();
     drop((other, stray));
@@ -178,11 +178,11 @@ fn b_23_live_streams_go_on_while_the_directory_is_away_and_one_publisher_remains
     for server in [&a, &b] {
         server.wait_for_line("directory unreachable");
     }
-    // Longer than the lease.
+    // The directory stays unreachable for longer than the lease.
     let (began, units) = (Instant::now(), player.units());
     wait_for("media without the directory", secs(20), || began.elapsed() > LEASE * 2);
     assert!(player.units() > units + 60);
-    // Both sides serve: nobody can say that the id is taken.
+    // Without the directory, no node knows that the id is taken, so both nodes accept a publisher of the same id.
     let second = Publisher::start(b.rtmp, "live", "s");
     let only_b = Publisher::start(b.rtmp, "live", "new");
     redis.begin();
@@ -282,7 +282,7 @@ fn b_27_the_nodes_are_listed_with_their_names_and_lives() {
     assert_eq!((status(&panel, "a"), status(&panel, "b")), ("alive".into(), "alive".into()));
     b.kill();
     wait_for("its death", secs(20), || status(&panel, "b") == "dead");
-    // A user that one node has made may log in at every other one.
+    // A user created at one node can log in at every other node.
     let mut settings = redis.settings("c");
     settings.extend(["cluster.relay_address=relay.example:7000".to_owned(), "cluster.region=eu".to_owned()]);
     let c = Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>());
@@ -292,7 +292,7 @@ fn b_27_the_nodes_are_listed_with_their_names_and_lives() {
     let forget = |name: &str| panel.delete(&format!("/cluster/node/{name}"))["success"].clone();
     assert_eq!((forget("c"), forget("nobody"), forget("b")), (false.into(), false.into(), true.into()));
     wait_for("b to be forgotten", secs(10), || panel.get("/cluster/node-count")["number"] == 2);
-    // Another cluster in the same directory.
+    // Another cluster uses the same directory.
     let mut settings = redis.settings("a");
     settings.push("cluster.name=other".to_owned());
     let other = Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>());
@@ -311,7 +311,7 @@ fn b_32_a_directory_that_hangs_holds_up_no_stream_and_no_publisher_for_long() {
     let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     signal("-STOP");
     let (began, units) = (Instant::now(), player.units());
-    // The claim is waited for, and then goes without.
+    // The node waits for its claim in the directory, but only for a while, and then accepts the publisher without it.
     assert!(publishes(&a, "new"));
     assert!(a.api().broadcast("live", "s").is_some());
     wait_for("ten seconds", secs(20), || began.elapsed() > secs(10));
@@ -350,7 +350,7 @@ fn the_tools_read_the_directory_or_say_that_they_do_not() {
         let (code, said) = tool(task, &home);
         assert!(code == Some(1) && said.contains("the records are in the directory"), "{task:?}: {said}");
     }
-    // The tool was no node.
+    // The command line tool has not registered itself as a node.
     let panel = Panel::first(&a);
     assert_eq!(panel.get("/cluster/node-count")["number"], 1);
 }
@@ -374,7 +374,7 @@ fn b_28_a_source_runs_at_one_node_and_moves_when_that_is_gone() {
     assert_eq!((starts(&a), starts(&b)), (1, 0));
     let again = b.api().post(&format!("{BROADCASTS}/pulled/start"), "");
     assert_eq!(again.json()["success"], false, "{again:?}");
-    // A node that starts has the source in its records, and leaves it where it runs.
+    // A node that starts finds the source in the records, and leaves it to the node that runs it.
     let c = redis.node("c");
     c.wait_for_line("source not started");
     a.kill();

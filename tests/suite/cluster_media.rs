@@ -1,4 +1,5 @@
-//! Streams of nodes that share a directory: played at each, copied once for each, and carried on when a node dies.
+//! Streams of nodes that share a directory: each node can play them, each node fetches a single copy, and viewers stay
+//! connected when a node dies.
 
 use crypto::Seed;
 use netsim::MediaSource;
@@ -20,9 +21,9 @@ fn flv(server: &Server) -> String {
     format!("http://{}/live/s.flv", server.http)
 }
 
-/// A publisher that tries as encoders do, until it is let in.
+/// Starts a publisher that tries again until the server accepts it, as encoders do.
 fn publish(server: &Server) -> Publisher {
-    // The connection breaks, and the stream waits for the next publisher.
+    // The connection of each try is dropped at once, after which the stream waits for the next publisher.
     wait_for("to be let in", secs(20), || RtmpPeer::publish(server.rtmp, "live", "s").is_ok());
     server.wait_for_line("publisher lost");
     Publisher::start(server.rtmp, "live", "s")
@@ -45,7 +46,7 @@ fn what_is_published_at_one_node_is_played_at_the_others() {
     let copies =
         |server: &Server| server.log().matches(r#"viewer started key=live/s protocol="relay""#).count();
     assert_eq!(nodes.each_ref().map(copies), [2, 0, 0], "{}", nodes[0].log());
-    // A record says what its origin knows, wherever it is read.
+    // At every node, a record contains the values of the stream's origin.
     let record = nodes[2].api().broadcast("live", "s").unwrap();
     assert_eq!((&record["status"], &record["publishType"]), (&"broadcasting".into(), &"RTMP".into()));
 }
@@ -64,12 +65,12 @@ fn n_14_viewers_of_a_copy_stay_when_its_origin_dies_and_the_publisher_goes_elsew
     let before = player.media();
     wait_for("media from the other node", secs(20), || player.media() > before + 60);
     assert!(player.is_playing());
-    // The last copy goes with its viewers.
+    // A copy ends when it has no viewers any more.
     drop(player);
     wait_for("the end of the copy", secs(30), || b.log().contains("stream ended key=live/s"));
 }
 
-/// The encoder's connection breaks, and its next one comes to another node.
+/// Checks an encoder whose connection breaks and that reconnects to another node.
 #[test]
 fn n_16_a_publisher_that_was_lost_may_come_back_at_another_node() {
     let redis = Redis::start();
@@ -95,12 +96,13 @@ fn n_16_a_publisher_that_was_lost_may_come_back_at_another_node() {
     }
 }
 
-/// Two publishers of an id while the directory is away: one remains, and the viewers of both are sent it.
+/// Checks two publishers of the same id that were accepted while the directory was unreachable. One of them remains,
+/// and the viewers of both get its stream.
 #[test]
 fn n_15_viewers_of_a_publisher_that_loses_are_sent_the_other_one() {
     let mut redis = Redis::start();
     let (a, b) = (node(&redis, "a"), node(&redis, "b"));
-    // Each knows the other's relay.
+    // Makes each node learn the address of the other's relay.
     for (id, from, to) in [("of_a", &a, &b), ("of_b", &b, &a)] {
         let _publisher = Publisher::start(from.rtmp, "live", id);
         wait_for("a copy", secs(20), || RtmpPeer::play(to.rtmp, "live", id).is_ok());

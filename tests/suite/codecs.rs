@@ -1,5 +1,5 @@
-//! Every codec, through ffmpeg 9: what it publishes by (Enhanced) RTMP is what players that announced it get, and only
-//! they.
+//! Every codec, with ffmpeg 9 as publisher and player. Players that announce a codec of Enhanced RTMP get the published
+//! frames unchanged; other players do not get them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,7 +34,7 @@ const G711: [&str; 7] = ["-vn", "-c:a", "pcm_alaw", "-ar", "8000", "-ac", "1"];
 /// Options that make ffmpeg 9 announce the codecs that it can play.
 pub const ANNOUNCE: [&str; 2] = ["-rtmp_enhanced_codecs", "hvc1,av01,vp09,Opus,fLaC,ac-3,ec-3"];
 
-/// The files: name, video encoder, audio encoder.
+/// Returns the test files, each with the name of its codecs.
 pub fn files() -> Vec<(&'static str, PathBuf)> {
     let file = |name, video: &[&str], audio: &[&str]| (name, coded_file(name, &[video, audio].concat()));
     vec![
@@ -59,10 +59,10 @@ pub fn publish(server: &Server, name: &str, file: &Path) -> Program {
     program
 }
 
-/// A body of media, and its time.
+/// Kind, timestamp and body of a media message.
 pub type Body = (MediaKind, u32, Bytes);
 
-/// The bodies of a file's video and audio frames.
+/// Returns the bodies of a file's video and audio tags.
 pub fn bodies(file: &Path) -> Vec<Body> {
     let mut reader = flv::file::Reader::new(16 << 20);
     reader.push(&std::fs::read(file).unwrap());
@@ -78,7 +78,7 @@ pub fn bodies(file: &Path) -> Vec<Body> {
     bodies
 }
 
-/// Plays as a player that announced `four_ccs`, until it has `count` bodies.
+/// Plays as a player that announces `four_ccs`, until `count` bodies have arrived.
 fn played(server: &Server, name: &str, four_ccs: FourCcs, count: usize) -> Vec<Body> {
     let mut peer = RtmpPeer::play_announcing(server.rtmp, "live", name, four_ccs).unwrap();
     let mut bodies = Vec::new();
@@ -91,7 +91,7 @@ fn played(server: &Server, name: &str, four_ccs: FourCcs, count: usize) -> Vec<B
     bodies
 }
 
-/// True if a body is a frame, and not what comes before the first one.
+/// True if a body is a frame. False for metadata, parameter sets and the like.
 fn is_frame((kind, _, body): &Body) -> bool {
     match kind {
         MediaKind::Video => flv::VideoTag::read(body).is_ok_and(|tag| tag.packet == VideoPacket::Frame),
@@ -100,7 +100,7 @@ fn is_frame((kind, _, body): &Body) -> bool {
     }
 }
 
-/// Frames of one kind: time, composition time, payload.
+/// Returns the frames of one kind: timestamp, composition time, payload.
 pub fn frames(bodies: &[Body], kind: MediaKind) -> Vec<(u32, i32, Bytes)> {
     let read = |(kind, time, body): &Body| match kind {
         MediaKind::Video => {
@@ -132,7 +132,7 @@ fn every_codec_reaches_a_player_that_announced_it_unchanged() {
     }
 }
 
-/// The file as ffmpeg sends it: it writes colours and vpcC anew from what it read.
+/// Returns the file as ffmpeg sends it, because ffmpeg rewrites the colours and vpcC.
 fn resent(server: &Server, file: &Path) -> PathBuf {
     let path = server.home().join("resent.flv");
     let mut command = Command::new(ffmpeg9());
@@ -142,7 +142,7 @@ fn resent(server: &Server, file: &Path) -> PathBuf {
     path
 }
 
-/// The bodies with parameter sets, colours and channels.
+/// Returns the bodies with parameter sets, colours and channels.
 fn starts(bodies: &[Body], kind: MediaKind) -> Vec<Bytes> {
     let is_start = |body: &&Body| match kind {
         MediaKind::Video => flv::VideoTag::read(&body.2)
@@ -169,7 +169,7 @@ fn ffmpeg_9_plays_what_it_announces() {
 
 #[test]
 fn ffmpeg_9_plays_every_codec_by_http_flv() {
-    // As they are.
+    // Without this setting, the server would transcode audio to AAC for these players.
     let server = Server::start(&["app.audio.toAac=false"]);
     for (name, file) in &files() {
         let _publisher = publish(&server, name, file);
@@ -189,7 +189,7 @@ fn a_player_that_announces_nothing_gets_the_audio_it_knows_and_no_video_that_it_
     let _publisher = publish(&server, "hevc-aac", &file);
     let played = played(&server, "hevc-aac", FourCcs::NONE, 100);
     assert!(played.iter().all(|body| body.0 == MediaKind::Audio), "{:?}", played.first());
-    // Nothing tells it to wait for video: ffmpeg would, for twenty seconds.
+    // The metadata must not announce video, because ffmpeg would wait for it for twenty seconds.
     let mut peer = RtmpPeer::play_announcing(server.rtmp, "live", "hevc-aac", FourCcs::NONE).unwrap();
     let metadata = loop {
         let message = peer.next_media(secs(10)).unwrap();
@@ -202,7 +202,7 @@ fn a_player_that_announces_nothing_gets_the_audio_it_knows_and_no_video_that_it_
     let (all, got) = (frames(&bodies(&file), MediaKind::Audio), frames(&played, MediaKind::Audio));
     let start = all.iter().position(|frame| Some(frame) == got.first()).unwrap();
     assert_eq!(all[start..start + got.len()], got);
-    // Debian's ffmpeg is of the time before Enhanced RTMP.
+    // Debian's ffmpeg is older than Enhanced RTMP.
     let url = server.rtmp_url("live/hevc-aac");
     let source = frame_md5_by(&ffmpeg9(), &[], file.to_str().unwrap(), None);
     let played = frame_md5(&url, Some(3));

@@ -1,10 +1,10 @@
-//! Gzip of answers, by what is asked for and by whom.
+//! Compression of answers, depending on the path and on the fields of the request.
 
 use std::io::Read;
 
 use crate::support::{Publisher, Server, raw_exchange, secs, wait_for};
 
-/// An answer: status, the fields in small letters, the body as it was sent.
+/// Returns the answer to a request: status, header fields in lower case, and the body as sent.
 fn ask(server: &Server, request: &str) -> (u16, String, Vec<u8>) {
     let request = format!("{request}Connection: close\r\n\r\n");
     let bytes = raw_exchange(server.http, request.as_bytes());
@@ -28,7 +28,7 @@ const PAGE: &str = "/panel.js";
 const PLAYLIST: &str = "/live/streams/s.m3u8";
 const LIST: &str = "/live/rest/v2/broadcasts/list/0/50";
 
-/// Each row: what is asked for, further fields, whether it is compressed.
+/// Requests: path, additional header fields, and true if the answer is compressed.
 const ROWS: &[(&str, &str, bool)] = &[
     (PAGE, "Accept-Encoding: gzip, deflate, br\r\n", true),
     (PAGE, "Accept-Encoding: gzip\r\nCookie: a=b\r\nSec-Fetch-Site: same-origin\r\n", true),
@@ -53,7 +53,7 @@ fn answers_are_compressed_for_those_who_take_it() {
     for n in 0..20 {
         server.api().post("/live/rest/v2/broadcasts/create", &format!(r#"{{"streamId":"b{n}"}}"#));
     }
-    // Over 1 KiB there is something to compress.
+    // Waits until the playlist exceeds 1 KiB, because shorter answers are not compressed.
     wait_for("a long playlist", secs(120), || server.api().get(PLAYLIST).body.len() > 1100);
     for (path, fields, coded) in ROWS {
         let (status, head, body) =
@@ -69,7 +69,7 @@ fn answers_are_compressed_for_those_who_take_it() {
             let is_same = unpacked == plain || *path == PLAYLIST && unpacked.starts_with(b"#EXTM3U");
             assert!(is_same || *path == LIST && unpacked.len().abs_diff(plain.len()) < 100, "{what}");
         }
-        // HEAD says the same of a body that it does not bring.
+        // The answer to HEAD has the same header fields, without the body.
         let (status, told, none) =
             ask(&server, &format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\n{fields}"));
         assert_eq!((status, none.len()), (200, 0), "{what}");

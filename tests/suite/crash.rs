@@ -11,16 +11,16 @@ use super::support::{Api, Server};
 
 const CREATE: &str = "/live/rest/v2/broadcasts/create";
 
-/// Creates a broadcast; the status, or `None` when the server did not answer.
+/// Creates a broadcast, and returns the status; `None` if the server did not answer.
 fn try_create(api: &Api, id: &str, name: &str) -> Option<u16> {
     let body = format!(r#"{{"streamId":"{id}","name":"{name}","description":"{name}"}}"#);
     let reply = api.try_call("POST", CREATE, Some(&body))?;
-    // A cut-off answer is none.
+    // A truncated answer counts as no answer.
     (reply.status != 200 || serde_json::from_str::<serde_json::Value>(&reply.body).is_ok())
         .then_some(reply.status)
 }
 
-/// Changes a broadcast's two texts at once.
+/// Changes the name and the description of a broadcast in one request. Returns the result, if there was an answer.
 fn try_update(api: &Api, id: &str, name: &str) -> Option<bool> {
     let body = format!(r#"{{"name":"{name}","description":"{name}"}}"#);
     let reply = api.try_call("PUT", &format!("/live/rest/v2/broadcasts/{id}"), Some(&body))?;
@@ -28,7 +28,7 @@ fn try_update(api: &Api, id: &str, name: &str) -> Option<bool> {
     (reply.status == 200).then(|| outcome["success"] == true)
 }
 
-/// The name of a broadcast, after a look at its being whole.
+/// Returns the name of a broadcast. Checks that no update was stored only partly.
 fn name_of(server: &Server, id: &str) -> Option<String> {
     let record = server.api().broadcast("live", id)?;
     assert_eq!(record["streamId"], id);

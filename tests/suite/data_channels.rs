@@ -1,4 +1,5 @@
-//! Data channels on the whole server: aiortc publishes and plays by WHIP, WHEP and the SDK's socket, on two workers.
+//! Data channels through the whole server with two workers. aiortc publishes and plays by WHIP, by WHEP, and over the
+//! WebSocket of the SDK.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -7,11 +8,11 @@ use std::time::Instant;
 
 use crate::support::{Manner, Receiver as HookReceiver, Server, python, secs, wait_for};
 
-/// A peer with a data channel, and the lines that it says. It ends with the test.
+/// An aiortc process with a data channel, and the lines that the process prints. It ends with the test.
 struct Talker {
     process: Child,
     lines: Receiver<String>,
-    /// Lines that came before the one that was waited for.
+    /// Lines printed before those that [`Talker::wait`] waited for.
     before: Vec<String>,
 }
 
@@ -50,7 +51,7 @@ impl Talker {
         }
     }
 
-    /// True if such a line came before the last one that was waited for.
+    /// True if a line with this text was printed before the line that [`Talker::wait`] waited for last.
     fn has(&self, text: &str) -> bool {
         self.before.iter().any(|line| line.contains(text))
     }
@@ -71,7 +72,8 @@ fn wait_for_stream(server: &Server) {
     });
 }
 
-/// A publisher, and viewers by WHEP, with a channel of its own, and by the SDK's socket, with one of the server's.
+/// Starts a publisher and two viewers: one by WHEP that opens its data channel itself, and one over the SDK's WebSocket
+/// whose data channel the server opens.
 fn talkers(server: &Server, by_socket: bool) -> [Talker; 3] {
     let socket = format!("ws://{}/live/websocket", server.http);
     let whip = format!("http://{}/live/whip/d", server.http);
@@ -151,7 +153,7 @@ fn messages_are_posted_to_the_receiver_of_the_application() {
         assert_eq!((disposition, value), (r#"Content-Disposition: form-data; name="data""#, message));
         assert_eq!(end, format!("{boundary}--"));
     }
-    // Messages of the API are the operator's own.
+    // Messages that the operator sends through the API are not reported to the receiver.
     server.api().post(DATA, "of the api");
     by_whep.wait("came mine of the api");
     assert_eq!(told().len(), 2);
@@ -162,7 +164,7 @@ fn without_data_channels_messages_go_nowhere() {
     let server = Server::start(&["app.dataChannelEnabled=false"]);
     let mut publisher = Talker::start("data-publish", &format!("ws://{}/live/websocket", server.http));
     wait_for_stream(&server);
-    // Pages of the SDK open a channel all the same.
+    // A page of the SDK opens a data channel even if the application has none.
     publisher.wait("open d");
     publisher.say("text nobody hears it");
     let answer = server.api().post(DATA, "x").json();
@@ -175,7 +177,8 @@ fn without_data_channels_messages_go_nowhere() {
     assert_eq!(answer["message"], "Requested WebRTC stream does not exist");
 }
 
-/// A viewer that floods is cut to its share; the publisher and the other viewer talk on.
+/// Checks that a viewer that floods is limited to its share, and that the publisher and the other viewer still exchange
+/// messages.
 #[test]
 fn a_viewer_that_floods_hurts_nobody() {
     let server = Server::start(&["server.workers=2"]);

@@ -1,9 +1,9 @@
-//! H-27: requests that were spoilt on purpose, read by our machine, by h11, by Node and by nginx, which proxies them. Nowhere
-//! may ours see more requests than another parser, or another body: that is what smuggling lives on. The judge of strictness
-//! is RFC 9112 and not h11, so ours may see less. nginx refuses much that the standard lets pass (methods in small letters,
-//! `OPTIONS *`, hosts that are none): what it has refused it has not seen, and up to there both must have seen the same.
+//! H-27: damaged requests, read by our parser, by h11, by Node, and by nginx as a proxy. Our parser must never see more
+//! requests than another parser, or another body, because request smuggling is based on such differences. It may see
+//! fewer requests: RFC 9112, and not h11, decides what must be refused. nginx refuses some requests that the standard
+//! permits (methods in lower case, `OPTIONS *`, invalid hosts). Up to such a request, both must have seen the same.
 //!
-//! `MILLSTREAM_REQUESTS` sets how many.
+//! `MILLSTREAM_REQUESTS` sets the number of requests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ use crypto::{Random, Seed};
 use millstream::http::{Connection, Event, Limits, Response};
 use serde::Deserialize;
 
-/// Result of a parser: methods and bodies, the bodies in base64.
+/// Result of a parser: method and body of each request. Bodies are in base64.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Sight {
     seen: Vec<(String, String)>,
@@ -98,7 +98,7 @@ fn spoilt(number: u64) -> Vec<u8> {
                 let again = input[at.min(end)..end].to_vec();
                 input.splice(at..at, again);
             }
-            // The beginnings of lines.
+            // Inserts a piece at the beginning of a line.
             3 | 4 => {
                 let lines: Vec<usize> =
                     input.windows(2).enumerate().filter(|(_, w)| w == b"\r\n").map(|(n, _)| n + 2).collect();
@@ -155,7 +155,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The end of its input is its end; one of them has a server to end before.
+        // The process ends when its input ends. The nginx process must be waited for, because it stops its nginx first.
         drop(self.1.stdin.take());
         let _ = self.1.wait();
     }
@@ -176,8 +176,8 @@ fn excuse(input: &[u8], ours: &Sight, h11: &Sight, node: &Sight) -> Option<&'sta
     }
 }
 
-/// True if nginx has ended the connection of its own accord: behind a request that it refused, or that has the word
-/// `close` in its `Connection`, if only as a part of another.
+/// True if nginx has seen fewer requests because it has closed the connection: after a request that it refused, or
+/// after one with `close` in its `Connection` field, even as a part of another word.
 fn nginx_ended(input: &[u8], ours: &Sight, nginx: &Sight) -> bool {
     ours.seen.starts_with(&nginx.seen) && (nginx.error || has(input, "close"))
 }
@@ -228,7 +228,7 @@ fn h_27_no_parser_sees_less_than_ours_or_another_body() {
         println!("{number} {peer}: {input:?}\n  ours {ours:?}\n  theirs {theirs:?}");
     }
     assert!(bad.is_empty(), "{} of {count}", bad.len());
-    // A peer that sees nothing would agree with everybody.
+    // A parser that sees no requests would never disagree, so each must agree on enough requests.
     assert!(alike.iter().all(|alike| *alike as u64 > count / 5), "{alike:?}");
 }
 

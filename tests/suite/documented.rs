@@ -1,5 +1,5 @@
-//! Checks README.md and the pages of docs/: the calls of the API, the commands and the pages that they name exist, and
-//! what asks for metrics asks for those of docs/metrics.md.
+//! Checks README.md and the pages of docs/: the API calls, commands and pages that they mention exist. Dashboards and
+//! alerts use only the metrics of docs/metrics.md.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,10 +11,10 @@ use millstream::http::Method;
 use serde_json::Value;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// The address that examples have.
+/// Address of the server in examples.
 const SERVER: &str = "http://localhost:5080";
 
-/// The pages: README.md, those beside it, and those of docs/.
+/// Returns all pages: those in the root folder, such as README.md, and those in docs/.
 fn pages() -> Vec<(PathBuf, String)> {
     let of = |folder: &str| {
         let entries = fs::read_dir(Path::new(ROOT).join(folder)).unwrap();
@@ -25,7 +25,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     of(".").chain(of("docs")).map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Lines of examples, which are indented by four, with those that continue them, without the prompt.
+/// Returns the commands in examples, which are indented by four. Joins continued lines, and removes the prompt.
 fn commands(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut continued = false;
@@ -48,7 +48,7 @@ fn commands(text: &str) -> Vec<String> {
     found
 }
 
-/// The methods and paths of the calls of `curl` to the server of the examples.
+/// Returns the method and path if the command is a call of `curl` to the server of the examples.
 fn calls(command: &str) -> Option<(Method, String)> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let url = command.split(SERVER).nth(1)?.split(['\'', '"', ' ', '?', '`']).next()?;
@@ -65,14 +65,14 @@ fn calls(command: &str) -> Option<(Method, String)> {
     Some((method, url.to_owned()))
 }
 
-/// True if a pattern such as `/broadcasts/{id}` fits a path.
+/// True if a pattern such as `/broadcasts/{id}` matches a path.
 fn fits(pattern: &str, path: &str) -> bool {
     let (pattern, path): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
     pattern.len() == path.len()
         && pattern.iter().zip(&path).all(|(part, is)| part == is || part.starts_with('{'))
 }
 
-/// True if the API has it. What panels listen to (server-sent events) has a mount of its own.
+/// True if the API has this route. The server-sent events for panels have a separate mount.
 fn is_route(method: Method, path: &str) -> bool {
     let has = |base: Base| {
         routes().filter(move |route| route.base == base && route.method == method).map(move |route| {
@@ -99,7 +99,7 @@ fn calls_of_the_documentation_are_routes() {
     assert!(!is_route(Method::Get, "/live/rest/v2/liveness") && is_route(Method::Get, "/rest/v2/liveness"));
 }
 
-/// Commands of the program in the pages, with capitals for what the reader fills in.
+/// Checks the commands of our program in the pages. Words in capitals are placeholders.
 #[test]
 fn commands_of_the_documentation_are_understood() {
     let mut seen = 0;
@@ -109,7 +109,7 @@ fn commands_of_the_documentation_are_understood() {
             let words: Vec<&str> = command.split_whitespace().collect();
             let Some((program, arguments)) = words.split_first() else { continue };
             let is_ours = program.rsplit('/').next() == Some("millstream");
-            // Patterns such as `[--home DIR]` and shell constructs are no commands.
+            // Usage patterns such as `[--home DIR]` and shell constructs cannot be run, so they are skipped.
             if !is_ours || command.contains(['[', '|', '>', '"', '\'']) || command.contains("...") {
                 continue;
             }
@@ -130,7 +130,7 @@ fn links_of_the_documentation_lead_to_files() {
             assert!(page.parent().unwrap().join(link).exists(), "{}: {link}", page.display());
         }
     }
-    // Each page is in the index.
+    // The index must list each page.
     let index = fs::read_to_string(Path::new(ROOT).join("docs/README.md")).unwrap();
     for (page, _) in pages().iter().filter(|(page, _)| page.parent().unwrap().ends_with("docs")) {
         let name = page.file_name().unwrap().to_str().unwrap();
@@ -141,12 +141,12 @@ fn links_of_the_documentation_lead_to_files() {
     }
 }
 
-/// The text of a file of the repository.
+/// Returns the text of a file of the repository.
 fn text(path: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(path)).unwrap()
 }
 
-/// Names of metrics in a text.
+/// Returns the names of metrics in a text.
 fn metrics(text: &str) -> BTreeSet<&str> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let names = text.match_indices("millstream_").map(|(at, _)| {
@@ -156,7 +156,7 @@ fn metrics(text: &str) -> BTreeSet<&str> {
     names.collect()
 }
 
-/// The series that docs/metrics.md promises; the unit tests of the page hold it to what is exposed.
+/// Returns the metrics that docs/metrics.md lists. Unit tests compare that page with the exposed metrics.
 fn series() -> BTreeSet<String> {
     let page = text("docs/metrics.md");
     let rows = page.lines().filter_map(|line| {
@@ -205,7 +205,7 @@ fn each_alert_has_a_paragraph_and_a_test() {
     assert_eq!(parts.count(), names.len(), "docs/operations.md has a part on an alert that there is not");
 }
 
-/// Rules of Grafana that its schema does not have.
+/// Checks rules of Grafana that its schema does not contain.
 #[test]
 fn the_dashboard_has_each_panel_once_and_none_above_another() {
     let dashboard: Value = serde_json::from_str(&text("packaging/grafana/millstream.json")).unwrap();

@@ -1,4 +1,4 @@
-//! Draining without a stop: a server that lets in nothing new, and ends when its sessions have.
+//! Draining: a server that accepts no new sessions, and ends when its last session has ended.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::support::{
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
-/// `millstream drain` for a home: exit code and words.
+/// Runs `millstream drain` for a home, and returns the exit code and the output.
 fn order(home: &Path, words: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
     let output =
@@ -20,7 +20,7 @@ fn order(home: &Path, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The answer to a request of a viewer.
+/// Returns the answer to a request of a viewer with this user agent.
 fn answer(server: &Server, path: &str, agent: &str) -> String {
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: h\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n");
@@ -56,13 +56,13 @@ fn c_20_a_draining_server_serves_who_is_there_refuses_others_and_ends_with_the_l
     assert!(code == Some(0) && said.contains("is draining"), "{said}");
     assert_eq!(order(&folder, &[]).0, Some(1), "once");
     assert_eq!((ready(&server).status, server.api().get("/rest/v2/liveness").status), (503, 200));
-    // The workers are told a moment later.
+    // The workers learn of the drain a moment later.
     wait_for("a refusal", secs(10), || is_refused(&answer(&server, "/live/s.flv", "new")));
     wait_for("a refusal of HLS", secs(10), || is_refused(&answer(&server, list, "new")));
     assert!(RtmpPeer::publish(server.rtmp, "live", "t").is_err());
     assert!(RtmpPeer::play(server.rtmp, "live", "s").is_err());
     for _ in 0..8 {
-        // At whichever worker.
+        // Repeated, because any worker may get the request.
         let answer = answer(&server, list, "old");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
@@ -73,7 +73,7 @@ fn c_20_a_draining_server_serves_who_is_there_refuses_others_and_ends_with_the_l
     wait_for("a new viewer", secs(10), || RtmpPeer::play(server.rtmp, "live", "s").is_ok());
     assert_eq!((ready(&server).status, order(&folder, &["off"]).0), (200, Some(1)));
 
-    // The signal does the same; the last to go ends it.
+    // SIGQUIT starts a drain, too. The server ends when its last session ends.
     server.signal("QUIT");
     wait_for("the drain", secs(10), || ready(&server).status == 503);
     let panel = Panel::first(&server);
@@ -99,7 +99,7 @@ fn n_22_a_node_drains_its_sources_go_on_at_another_and_no_viewer_is_lost() {
     let redis = Redis::start();
     let origin = Server::start(&[]);
     let _camera = Publisher::start(origin.rtmp, "live", "camera");
-    // The first by name, which clears up behind others.
+    // Drains the node that is first by name, because this is the node that removes the remains of other nodes.
     let (mut a, b) = (node(&redis, "a"), node(&redis, "b"));
     let url = origin.rtmp_url("live/camera");
     let body = format!(r#"{{"streamId":"pulled","type":"streamSource","streamUrl":"{url}"}}"#);
@@ -109,7 +109,7 @@ fn n_22_a_node_drains_its_sources_go_on_at_another_and_no_viewer_is_lost() {
     for id in ["pulled", "s"] {
         wait_for("the stream", secs(20), || is_broadcasting(&b, id));
     }
-    // Viewers of the source at both nodes.
+    // Viewers play the source at both nodes.
     let players = [&a, &b].map(|server| Player::start(server.rtmp, "live", "pulled"));
     for player in &players {
         wait_for("media", secs(20), || player.media() > 30);
@@ -137,7 +137,7 @@ fn n_22_a_node_drains_its_sources_go_on_at_another_and_no_viewer_is_lost() {
     wait_for("the news at both", secs(10), || {
         told(&others) == (true, false) && told(&panel) == (true, false)
     });
-    // Its stream is copied; nobody is sent there.
+    // The other node copies the stream of the draining node, and sends no viewers there.
     wait_for("a copy", secs(10), || RtmpPeer::play(b.rtmp, "live", "s").is_ok());
     assert!(!location_is_sent(&b), "{}", b.log());
     assert!(RtmpPeer::publish(a.rtmp, "live", "t").is_err());
@@ -151,7 +151,7 @@ fn n_22_a_node_drains_its_sources_go_on_at_another_and_no_viewer_is_lost() {
     assert!(at_b.is_playing() && is_broadcasting(&b, "pulled"));
 }
 
-/// True if a viewer of the stream is sent to another node.
+/// True if a viewer of the stream is redirected to another node.
 fn location_is_sent(server: &Server) -> bool {
     let url = format!("http://{}/live/s.flv", server.http);
     let mut command = Command::new("curl");

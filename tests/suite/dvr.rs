@@ -1,4 +1,4 @@
-//! Going back in a live stream: what memory no longer has comes from the disk.
+//! Going back in a live stream (DVR): segments that are no longer in memory are read from the disk.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::support::{Program, Server, media_file, run, secs, unit_md5, wait_for}
 
 const PLAYLIST: &str = "/live/streams/cam.m3u8";
 
-/// A publisher that goes on.
+/// Starts a publisher that repeats the file without end.
 fn publish(server: &Server, file: &Path, id: &str) -> Program {
     let mut command = Command::new("ffmpeg");
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
@@ -29,7 +29,7 @@ fn playlist(server: &Server, path: &str) -> Option<MediaPlaylist> {
     }
 }
 
-/// All that viewers can go back to.
+/// Returns the playlist of all segments that viewers can go back to.
 fn all(server: &Server) -> MediaPlaylist {
     playlist(server, &format!("{PLAYLIST}?dvr=true")).unwrap()
 }
@@ -69,7 +69,7 @@ fn a_viewer_goes_back_to_what_memory_no_longer_has() {
         let newest = live.media_sequence + 3;
         assert!(whole.media_sequence + whole.segments.len() as u64 >= newest && !whole.ended);
         assert_there(&server, &whole);
-        // From the disk, and a part of it.
+        // A part of a segment can be requested that is only on the disk.
         let first = &whole.segments[0];
         let reply = server.api().call_with(
             "GET",
@@ -78,17 +78,17 @@ fn a_viewer_goes_back_to_what_memory_no_longer_has() {
             None,
         );
         assert!(reply.status == 206 && reply.head.contains("Content-Length: 188\r\n"), "{}", reply.head);
-        // Files that look like segments are served where there are none.
+        // Files with names like those of segments are served if there is no such segment.
         let streams = server.home().join("home/webapps/live/streams");
         std::fs::create_dir_all(&streams).unwrap();
         std::fs::write(streams.join("old000000001.ts"), "kept long ago").unwrap();
         assert_eq!(server.api().get("/live/streams/old000000001.ts").body, "kept long ago");
         assert_eq!(server.api().get("/live/streams/old000000002.ts").status, 404);
-        // Compressed, as there is nothing of the request in it.
+        // The playlist is compressed, because it contains nothing from the request.
         let path = format!("{PLAYLIST}?dvr=true");
         let reply = server.api().call_with("GET", &path, &[("Accept-Encoding", "gzip")], None);
         assert!(reply.head.contains("Content-Encoding: gzip\r\n"), "{}", reply.head);
-        // From a time on, and up to one.
+        // A playlist can begin at a given time, and end at another.
         let from_s = whole.segments[0].program_date_time.unwrap() / 1000 + 4;
         let from = playlist(&server, &format!("{PLAYLIST}?start={from_s}")).unwrap();
         let skipped = usize::try_from(from.media_sequence - whole.media_sequence).unwrap();
@@ -96,13 +96,14 @@ fn a_viewer_goes_back_to_what_memory_no_longer_has() {
         assert_eq!(from.segments[0].uri, whole.segments[skipped].uri);
         let part = playlist(&server, &format!("{PLAYLIST}?start={from_s}&end={}", from_s + 4)).unwrap();
         assert!(part.ended && (4..=6).contains(&part.segments.len()), "{}", part.segments.len());
-        // The list slides, so it begins earlier and says where to begin.
+        // The start is relative to now, and the playlist changes. So the playlist begins earlier, and states where to
+        // start playing.
         let text = server.api().get(&format!("{PLAYLIST}?start=-8")).body;
         let (_, offset) = text.split_once("#EXT-X-START:TIME-OFFSET=").unwrap();
         let offset: f64 = offset.split(',').next().unwrap().parse().unwrap();
         let length = text.matches("#EXTINF:").count() as f64;
         assert!((6.0..=11.0).contains(&(length - offset)) && !text.contains("ENDLIST"), "{text}");
-        // ffmpeg begins where the list does, and plays every frame of the file from a key frame on.
+        // ffmpeg starts at the beginning of the playlist, and plays every frame of the file from a key frame on.
         let url = format!("http://{}{PLAYLIST}?start={from_s}&end={}", server.http, from_s + 8);
         let played = unit_md5(&url, None);
         let pictures: Vec<_> = played.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
@@ -111,7 +112,7 @@ fn a_viewer_goes_back_to_what_memory_no_longer_has() {
         let at = source.iter().position(|hash| *hash == pictures[0]).unwrap();
         assert!(at % 30 == 0 && pictures.len() >= 240, "{at} {}", pictures.len());
         assert!(pictures.iter().eq(source.iter().cycle().skip(at).take(pictures.len())), "{kind}");
-        // The live list that begins there, too, which it reads until it is told to stop.
+        // ffmpeg also plays the live playlist that begins at this time, for five seconds.
         let url = format!("http://{}{PLAYLIST}?start={from_s}", server.http);
         let mut player = Command::new("ffmpeg");
         player.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-live_start_index", "0", "-i", &url]);
@@ -147,7 +148,7 @@ fn a_window_goes_on_over_restarts_of_the_server_and_goes_with_its_stream() {
     let kept = second.segments.iter().position(|segment| segment.discontinuity).unwrap();
     assert!(kept + 2 >= first.segments.len(), "{kept} of {}", first.segments.len());
     assert_there(&again, &second);
-    // A stop that is none of a crash loses nothing.
+    // An orderly stop loses no segments.
     assert!(again.terminate().success());
     drop(publisher);
     let third = Server::start_in(&server.home().join("home"), &settings);
@@ -164,7 +165,7 @@ fn a_window_goes_on_over_restarts_of_the_server_and_goes_with_its_stream() {
         std::fs::read_dir(folder).unwrap().count()
     };
     assert_eq!(files(), 1);
-    // Nothing of it is served under its own path.
+    // The files on the disk are not served under their own paths.
     assert_eq!(third.api().get(&format!("/live/.dvr/cam/{}", list.segments[0].uri)).status, 404);
     assert_eq!(third.api().delete("/live/rest/v2/broadcasts/cam").status, 200);
     wait_for("nothing to be left", secs(20), || files() == 0);
@@ -259,7 +260,7 @@ fn a_clip_has_every_picture_of_a_time_that_is_on_the_disk() {
         let file = media_file(false, 12);
         let _publisher = publish(&server, &file, "cam");
         wait_for_segments(&server, 20);
-        // Key frames every second; all of it but the end is on the disk alone.
+        // There is a key frame every second. All but the newest segments are only on the disk.
         let first_ms = all(&server).segments[0].program_date_time.unwrap();
         let seconds = |ms: i64| format!("{}.{:03}", (first_ms + ms) / 1000, (first_ms + ms) % 1000);
         let query = format!("start={}&end={}", seconds(2400), seconds(12_500));
@@ -275,7 +276,8 @@ fn a_clip_has_every_picture_of_a_time_that_is_on_the_disk() {
     }
 }
 
-/// Playlists of single tracks, by the path of the multivariant one, which passes on where to go back to.
+/// Returns the paths of the tracks' playlists. The multivariant playlist passes `query`, which selects the times, on to
+/// them.
 fn tracks(server: &Server, query: &str) -> Vec<String> {
     let master = server.api().get(&format!("/live/streams/ll-hls/cam/cam__master.m3u8{query}")).body;
     let uris = master.lines().filter_map(|line| match line.split_once("URI=\"") {
@@ -312,7 +314,7 @@ fn a_viewer_with_low_latency_goes_back_too() {
         assert!(text.contains("#EXT-X-SKIP:SKIPPED-SEGMENTS="), "{text}");
         let later = playlist(&server, path).unwrap();
         assert!(later.media_sequence + later.segments.len() as u64 >= next, "{later}");
-        // From a time on, and up to one, which is a recording.
+        // A playlist can begin at a given time. If it also ends at a given time, it is a complete recording.
         let from_s = whole.segments[0].program_date_time.unwrap() / 1000 + 4;
         let from = playlist(&server, &format!("{plain}?start={from_s}")).unwrap();
         assert!(from.low_latency.is_some() && from.media_sequence > whole.media_sequence, "{from}");
@@ -328,7 +330,7 @@ fn a_viewer_with_low_latency_goes_back_too() {
     assert!(status.success(), "{said}");
     let frames = out.lines().filter(|line| !line.starts_with('#')).count();
     assert!((170..=185).contains(&frames), "{frames}");
-    // All of it goes with the stream.
+    // All files on the disk are deleted with the stream.
     let folders = server.home().join("home/webapps/live/.dvr");
     let kept = || std::fs::read_dir(&folders).map_or(0, |entries| entries.count());
     assert!(kept() >= 2, "{}", kept());

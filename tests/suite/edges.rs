@@ -1,4 +1,4 @@
-//! Nodes that fetch each other's streams over the relay: what is published on one is played on another.
+//! Nodes that fetch each other's streams over the relay: a stream published on one node is played on another.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,13 +12,13 @@ use crate::support::{
 
 const SECRET: &str = "relay.secret=a secret of all nodes";
 
-/// A node of this name, with these settings beside.
+/// Starts a node with this name, and with these additional settings.
 fn node(name: &str, settings: &[&str]) -> Server {
     let name = format!("cluster.node={name}");
     Server::start(&[&[SECRET, &name], settings].concat())
 }
 
-/// A node that fetches what it does not have from these, in turn.
+/// Starts a node that requests unknown streams from these origins, one after the other.
 fn edge(name: &str, origins: &[&Server]) -> Server {
     node(name, &[&edge_of(&origins.iter().map(|origin| origin.relay.unwrap()).collect::<Vec<_>>())])
 }
@@ -28,7 +28,7 @@ fn edge_of(origins: &[SocketAddr]) -> String {
     format!("edge.origins={}", urls.join(","))
 }
 
-/// The copies that a node has sent so far.
+/// Returns the number of copies that a node has sent so far.
 fn copies_sent(server: &Server) -> usize {
     let is_copy = |line: &&str| line.contains("viewer started") && line.contains(r#"protocol="relay""#);
     server.log().lines().filter(is_copy).count()
@@ -62,7 +62,7 @@ fn what_is_published_on_one_node_is_played_on_another_over_every_protocol() {
     let hls = format!("http://{}/live/streams/s.m3u8", edge.http);
     assert_eq!(status_of(&hls), "200");
     assert_eq!(copies_sent(&origin), 1, "one copy for all viewers of a node");
-    // Viewers cannot watch the edge's copy as a record of its own.
+    // The copy creates no record at the edge.
     let api = format!("http://{}/live/rest/v2/broadcasts/s", edge.http);
     assert_eq!(status_of(&api), "404");
 }
@@ -79,7 +79,7 @@ fn n_17_a_stream_that_no_node_has_is_refused_at_once_and_no_circle_asks_for_ever
             assert_eq!(status_of(&format!("http://{}/live/{path}", server.http)), "404");
         }
     }
-    // Each has asked the other, which has asked nobody.
+    // Each node has asked the other one, which has not passed the request on.
     let asked = |server: &Server| server.log().matches("copy requested key=live/nothing").count();
     assert!(asked(&north) >= 1 && asked(&north) <= 2, "{}", north.log());
     assert!(asked(&south) >= 1 && asked(&south) <= 2, "{}", south.log());
@@ -91,7 +91,7 @@ fn r_65_strangers_get_nothing_from_the_relay() {
     let _publisher = Publisher::start(origin.rtmp, "live", "s");
     wait_for("the stream", secs(20), || is_broadcasting(&origin, "s"));
     let relay = origin.relay.unwrap();
-    // In the clear.
+    // A connection without TLS gets no answer.
     let mut socket = TcpStream::connect(relay).unwrap();
     socket.set_read_timeout(Some(secs(10))).unwrap();
     socket.write_all(b"MSRL\x01\x0amillstream").unwrap();
@@ -99,7 +99,7 @@ fn r_65_strangers_get_nothing_from_the_relay() {
     let read = socket.read_to_end(&mut answer);
     assert!(!answer.windows(4).any(|bytes| bytes == b"MSRL"), "{answer:?}");
     assert!(read.is_ok() || read.is_err_and(|error| error.kind() != ErrorKind::WouldBlock));
-    // Over TLS without a certificate, and as a node that knows another secret.
+    // Neither does a client without a certificate. A node with another secret gets no stream.
     let arguments = ["s_client", "-connect", &relay.to_string(), "-tls1_3", "-quiet"];
     let (_, said, _) = run(Command::new("openssl").args(arguments).stdin(std::process::Stdio::null()));
     assert!(!said.contains("MSRL"));
@@ -108,7 +108,7 @@ fn r_65_strangers_get_nothing_from_the_relay() {
     let flv = format!("http://{}/live/s.flv", stranger.http);
     assert_eq!(status_of(&flv), "404");
     assert_eq!(copies_sent(&origin), 0, "{}", origin.log());
-    // Nor does the API take such a URL: whoever may add sources may not read what he likes.
+    // The API refuses URLs of the relay, so that users who may add sources cannot read any stream of the cluster.
     let body = format!(r#"{{"streamId":"t","type":"streamSource","streamUrl":"relay://{relay}/live/s"}}"#);
     let url = format!("http://{}/live/rest/v2/broadcasts/create?autoStart=true", origin.http);
     let arguments = ["-s", "-X", "POST", "-H", "Content-Type: application/json", "-d", &body, &url];
@@ -129,7 +129,7 @@ fn a_copy_of_a_copy_is_the_stream() {
     assert_eq!((copies_sent(&origin), copies_sent(&middle)), (1, 1));
 }
 
-/// The origin is killed and comes back at once with its publisher: the viewer's connection stays.
+/// Checks that an edge keeps its viewers' connections when the origin is killed and starts again with its publisher.
 #[test]
 fn n_13_viewers_of_an_edge_stay_when_the_origin_is_killed_and_comes_back() {
     let relay = own_port("127.0.0.1");
@@ -153,7 +153,7 @@ fn n_13_viewers_of_an_edge_stay_when_the_origin_is_killed_and_comes_back() {
     assert_eq!(refused, 0, "{}", edge.log());
 }
 
-/// The publisher of a dead origin goes to the edge itself.
+/// Checks that an edge keeps its viewers when the publisher of a dead origin connects to the edge itself.
 #[test]
 fn viewers_of_an_edge_stay_when_the_publisher_comes_to_it() {
     let mut origin = node("origin", &[]);

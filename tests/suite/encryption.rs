@@ -1,4 +1,4 @@
-//! Segments of HLS that are encrypted: players play them, and who may not play has neither key nor media.
+//! Encrypted segments of HLS: players can play them, and clients without permission get neither keys nor media.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn publish(server: &Server, file: &Path) -> Program {
     publisher
 }
 
-/// The URIs of keys in a playlist.
+/// Returns the URIs of keys in a playlist.
 fn keys(text: &str) -> Vec<String> {
     let of = |line: &str| {
         Some(line.strip_prefix("#EXT-X-KEY:")?.split_once("URI=\"")?.1.split_once('"')?.0.to_owned())
@@ -67,7 +67,7 @@ fn plays_through_several_keys(form: &str, ending: &str) {
         );
         assert!(reply.head.contains("Cache-Control: no-store\r\n"), "{}", reply.head);
     }
-    // Nothing but its length shows what it is.
+    // The segment shows nothing of its content but the length.
     let segment = server.api().get(&format!("/live/streams/{}", segments[0]));
     assert_eq!(segment.status, 200);
     assert!(!segment.body.starts_with('G') && !segment.body.contains("styp"), "it begins in the clear");
@@ -102,7 +102,7 @@ fn a_key_is_given_to_who_may_play_and_where_the_prefix_says() {
     assert_eq!(server.api().get(bare).status, 403);
 }
 
-/// Writes a key, and the file that tells of it, as an operator does.
+/// Writes a key, and the key info file that refers to it, as an operator does.
 fn write_key(folder: &Path, name: &str, key: [u8; 16]) {
     std::fs::write(folder.join(name), key).unwrap();
     // A relative path begins at the folder of the file.
@@ -110,7 +110,7 @@ fn write_key(folder: &Path, name: &str, key: [u8; 16]) {
     std::fs::rename(folder.join("new.keyinfo"), folder.join("hls.keyinfo")).unwrap();
 }
 
-/// The body of a file, as bytes.
+/// Returns the body of a file as bytes.
 fn fetch(server: &Server, path: &str) -> Vec<u8> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let answer = raw_exchange(server.http, request.as_bytes());
@@ -119,7 +119,7 @@ fn fetch(server: &Server, path: &str) -> Vec<u8> {
     answer[head + 4..].to_vec()
 }
 
-/// Opens a segment by OpenSSL.
+/// Decrypts a segment with OpenSSL.
 fn opened(sealed: &[u8], key: [u8; 16], vector: &str) -> Vec<u8> {
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut openssl = Command::new("openssl")
@@ -140,7 +140,7 @@ fn opened(sealed: &[u8], key: [u8; 16], vector: &str) -> Vec<u8> {
 #[test]
 fn a_key_of_the_operators_file_is_used_and_changed_with_it() {
     let home = Home::new();
-    // The folder of the application's pages: players fetch the key there.
+    // Players fetch the key from the folder with the application's pages.
     let folder = home.path().join("home/webapps/live");
     let mut command = Server::command(
         &home.path().join("home"),
@@ -201,13 +201,13 @@ fn a_key_of_the_operators_file_is_used_and_changed_with_it() {
     assert!(!server.log().contains("0123456789abcdef"));
 }
 
-/// The value of an attribute in the first line of a playlist that has it.
+/// Returns the value of an attribute in the first line of a playlist that begins with `tag`.
 fn attribute<'t>(text: &'t str, tag: &str, name: &str) -> &'t str {
     let line = text.lines().find(|line| line.starts_with(tag)).unwrap();
     line.split_once(&format!("{name}=\"")).unwrap().1.split_once('"').unwrap().0
 }
 
-/// The samples of a track, as ffmpeg opens them with a key: their hashes.
+/// Returns the hashes of a track's samples, which ffmpeg decrypts with `key` if there is one.
 fn samples(file: &Path, key: Option<&str>, track: u32) -> Vec<String> {
     let options = key.map(|key| vec!["-decryption_key", key]).unwrap_or_default();
     let packets: Vec<Packet> = frame_md5_by(&ffmpeg9(), &options, file.to_str().unwrap(), None);
@@ -266,13 +266,13 @@ fn samples_are_encrypted_and_ffmpeg_opens_them_with_the_key_alone() {
     }
 }
 
-/// The playlist, or nothing while there is none.
+/// Returns the playlist; empty while there is none.
 fn playlist(server: &Server) -> String {
     let reply = server.api().try_call("GET", PLAYLIST, None).filter(|reply| reply.status == 200);
     reply.map(|reply| reply.body).unwrap_or_default()
 }
 
-/// The names of the segments in a playlist.
+/// Returns the names of the segments in a playlist.
 fn segments(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
@@ -288,7 +288,7 @@ fn t_15_a_change_of_the_encryption_counts_at_once_for_streams_that_are_live() {
     let panel = Panel::first(&server);
     let path = "/applications/settings/live";
     let mut settings = panel.get(path);
-    // Requests reach either worker.
+    // Eight requests, because any worker may get a request.
     let get = |name: &str| [(); 8].map(|()| server.api().get(&format!("/live/streams/{name}")));
     for encryption in ["aes-128", "none"] {
         let former = playlist(&server);

@@ -1,4 +1,4 @@
-//! The examples of the protocol crates, each as a program of its own, with ffmpeg at the other end.
+//! Runs the examples of the protocol crates as programs, with ffmpeg at the other end.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use crate::support::{
     Home, Packet, Program, Server, coded_file, ffmpeg9, media_file, run, secs, ts_file, unit_md5, wait_for,
 };
 
-/// An example that runs, and the address that it has told.
+/// A running example, and the address that it has printed.
 struct Example {
     child: Child,
     told: BufReader<ChildStderr>,
@@ -35,7 +35,7 @@ impl Example {
         Self { child, told, address: address.trim().to_owned() }
     }
 
-    /// Waits for its own end; what it has told since.
+    /// Waits until the example ends by itself. Returns its further output.
     fn finish(mut self) -> String {
         let mut text = String::new();
         self.told.read_to_string(&mut text).unwrap();
@@ -43,7 +43,7 @@ impl Example {
         text
     }
 
-    /// The next line with this text.
+    /// Waits for the next line that contains this text, and returns it.
     fn wait_for_line(&mut self, text: &str) -> String {
         let mut line = String::new();
         while !line.contains(text) {
@@ -61,7 +61,7 @@ impl Drop for Example {
     }
 }
 
-/// The program of an example, built if need be.
+/// Builds the example if needed, and returns the path of its program.
 fn built(krate: &str, name: &str) -> PathBuf {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _building = BUILDING.lock().unwrap();
@@ -79,7 +79,7 @@ fn built(krate: &str, name: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_millstream")).with_file_name("examples").join(name)
 }
 
-/// ffmpeg, as it sends a file in real time.
+/// Returns the command of ffmpeg that sends a file in real time.
 fn ffmpeg(program: &Path, file: &Path, output: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(file);
@@ -87,7 +87,7 @@ fn ffmpeg(program: &Path, file: &Path, output: &[&str]) -> Command {
     command
 }
 
-/// The hashes of the pictures of a file, slices alone.
+/// Returns the hashes of a file's pictures. Only their slices are hashed.
 fn pictures(file: &Path) -> Vec<String> {
     let mut command = Command::new(ffmpeg9());
     command.args(["-v", "error", "-i"]).arg(file).args(["-an", "-c", "copy", "-bsf:v"]);
@@ -152,7 +152,7 @@ fn the_srt_listener_takes_ffmpeg() {
     let status = ffmpeg(Path::new("ffmpeg"), &file, &["mpegts", &url]).status().unwrap();
     assert!(status.success());
     assert!(listener.finish().contains("closed: Peer"));
-    // ffmpeg leaves with its last packets on the way, and the last picture may be torn.
+    // ffmpeg ends while its last packets are still in flight, so the last picture may be incomplete.
     let (source, came) =
         (unit_md5(file.to_str().unwrap(), None), unit_md5(output.to_str().unwrap(), Some(3)));
     for track in 0..2 {
@@ -229,7 +229,7 @@ fn the_hls_segments_of_a_file_have_every_frame() {
     }
 }
 
-/// The body of an answer.
+/// Requests a path, and returns the body of the answer.
 fn fetched(address: &str, path: &str) -> String {
     use std::io::Write;
     let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -256,12 +256,12 @@ fn the_rtsp_player_writes_what_a_server_sends() {
     player.stderr.take().unwrap().read_to_string(&mut told).unwrap();
     assert!(player.wait().unwrap().success(), "{told}");
     assert!(told.contains("2 tracks are played") && told.contains("closed: "), "{told}");
-    // The file is published over and over.
+    // The file is published again and again, so the pictures may continue at the beginning.
     let source = pictures(&file);
     assert_unbroken(&[source.clone(), source].concat(), &output);
 }
 
-/// Checks that the pictures of a file are a part of others without a gap.
+/// Checks that the pictures of a file are a part of the list `of`, without a gap.
 fn assert_unbroken(of: &[String], file: &Path) {
     let came = pictures(file);
     assert!(came.len() > 60, "{} pictures", came.len());
@@ -292,7 +292,8 @@ fn the_rtsp_camera_is_played_by_ffmpeg_and_by_the_player() {
     assert!(source.wait().unwrap().success() && player.wait().unwrap().success());
     let told = camera.finish();
     assert_eq!(told.matches("a player has left").count(), 2, "{told}");
-    // The file that the transport stream was made of; those of a stream have hashes of side data.
+    // Compares with the MP4 file from which the transport stream was made, because hashes of a transport stream
+    // include side data.
     let source = pictures(&media_file(true, 12));
     assert_unbroken(&source, &written);
     assert_unbroken(&source, &copied);

@@ -70,7 +70,7 @@ fn files_go_before_pages_and_are_sent_whole_or_in_parts() {
     let etag = head.lines().find(|line| line.starts_with("ETag: ")).unwrap().replace("ETag", "If-None-Match");
     let (status, _, body) = ask(server.http, "/live/streams/a.mp4", &format!("{etag}\r\n"));
     assert_eq!((status, body.len()), (304, 0));
-    // Two requests of one connection, the second one waits for the first one's last block.
+    // Sends two requests on one connection. The second answer begins after the last block of the first.
     let request = "GET /live/streams/a.mp4 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2);
     let answers = raw_exchange(server.http, request.as_bytes());
     assert_eq!(answers.windows(12).filter(|w| w == b"HTTP/1.1 200").count(), 2);
@@ -117,7 +117,7 @@ fn pages_are_served_with_their_types_and_load_nothing_from_elsewhere() {
         let (status, head, body) = ask(server.http, &target, "");
         assert!(status == 200 && !body.is_empty(), "{target}: {head}");
         let content_type = format!("Content-Type: {kind};charset=utf-8\r\n");
-        // The player is the one page that may stand in a frame of another.
+        // The player is the only page that other sites may embed in a frame.
         let ancestors = if target.starts_with("/live/play.html") { "*" } else { "'none'" };
         let policy = format!(
             "Content-Security-Policy: default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; \
@@ -133,7 +133,8 @@ fn pages_are_served_with_their_types_and_load_nothing_from_elsewhere() {
             assert!(format!("{head}\r\n").contains(field), "{target}: {field} in {head}");
         }
     }
-    // Browsers ask for it by themselves; our pages name it, also behind a proxy that has the server in a folder.
+    // Browsers request `/favicon.ico` themselves. Our pages refer to the icon by a relative path, so that they find it
+    // behind a proxy that maps the server to a folder.
     let (status, head, icon) = ask(server.http, "/favicon.ico", "");
     assert!(status == 200 && head.contains("Content-Type: image/svg+xml\r\n"), "{head}");
     assert!(icon.starts_with(b"<svg"));
@@ -180,7 +181,7 @@ fn h_15_no_spelling_of_a_path_leaves_the_web_root() {
     let inner = home.path().join("home");
     let plain = Server::command(&inner, &[]);
     let mut command = Command::new("strace");
-    // -D: the server stays the direct child, and ends with the test. -Y: each line names its thread.
+    // -D: the server is the direct child, so that it ends with the test. -Y: each line contains the name of its thread.
     command
         .args(["-D", "-f", "-Y", "-qq", "-e", "trace=openat,open,stat,newfstatat,statx,readlink", "-o"])
         .arg(&trace);
@@ -219,10 +220,10 @@ fn h_15_no_spelling_of_a_path_leaves_the_web_root() {
         assert!(!text.contains("root:") && text != "secret", "{target}: {text}");
     }
     let trace = fs::read_to_string(&trace).unwrap();
-    // Threads that no request reaches: figures of the machine, a look at the certificate, recordings and DVR left by a
-    // crash.
+    // These threads handle no requests: statistics of the machine, certificates, and the recovery of recordings and
+    // DVR after a crash.
     let of_no_request = ["<host>", "<certificates>", "<recording-", "<file-sync-"];
-    // The line that was being written when the requests began is left out.
+    // Skips the line that was being written when the requests began.
     let disk: Vec<&str> = trace[before..]
         .lines()
         .skip(1)
@@ -231,7 +232,7 @@ fn h_15_no_spelling_of_a_path_leaves_the_web_root() {
         .collect();
     assert!(disk.iter().any(|line| line.contains("webapps")), "the oracle sees nothing: {disk:#?}");
     for line in disk {
-        // Below the folder every name is opened beside its folder, one at a time.
+        // Below `webapps`, paths are opened name by name, each relative to its parent folder.
         let named = line.split('"').nth(1).unwrap_or_default();
         assert!((named.ends_with("/webapps") || !named.contains('/')) && named != "..", "{line}");
     }
@@ -283,7 +284,7 @@ fn h_22_a_reader_that_stops_is_given_up_and_holds_little() {
     wait_for("the files to be open", secs(10), || server.open_files() >= files + 100);
     let began = Instant::now();
     assert!(server.rss_kb() < rss + 50 * 1024, "1 MiB each: {} after {rss}", server.rss_kb());
-    // A reader leaves, and its file is closed.
+    // When a reader disconnects, its file is closed.
     drop(readers.pop());
     wait_for("a file to be closed", secs(5), || server.open_files() <= files + 98);
     wait_for("the others to be given up", secs(60), || server.open_files() <= files);
@@ -305,14 +306,15 @@ fn cross_origin_requests_are_answered_before_the_filters() {
         String::from_utf8(raw_exchange(server.http, request.as_bytes())).unwrap()
     };
     let preflight = "Origin: https://a.example\r\nAccess-Control-Request-Method: PUT\r\n";
-    // The address is the only check here: pages of others read, those that the operator names write.
+    // Without credentials, access depends only on the client's address. So pages of any origin may read, but only pages
+    // of the origins in the settings may write.
     let named = preflight.replace("a.example", "panel.example");
     for (asked, status) in [(preflight, 403), (&preflight.replace("PUT", "GET"), 200), (&named, 200)] {
         let answer = call("OPTIONS", "/live/rest/v2/broadcasts/x", asked);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{asked}{answer}");
         assert_eq!(answer.contains("Access-Control-Max-Age: 1800\r\n"), status == 200, "{answer}");
     }
-    // The filter refuses the request itself, readably for the page.
+    // The address filter refuses the request itself, but the page may read this answer.
     let answer = call("GET", "/live/rest/v2/version", "Origin: https://a.example\r\n");
     assert!(
         answer.starts_with("HTTP/1.1 403 ") && answer.contains("Access-Control-Allow-Origin: *\r\n"),
@@ -320,7 +322,7 @@ fn cross_origin_requests_are_answered_before_the_filters() {
     );
     let answer = call("GET", "/live/streams/x.ts", "Origin: no origin\r\n");
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
-    // R-35: management is for named origins.
+    // R-35: the management API is only for the origins in the settings.
     let answer = call("OPTIONS", "/rest/v2/version", preflight);
     assert!(!answer.contains("Access-Control"), "{answer}");
     let answer = call("OPTIONS", "/rest/v2/version", &named);

@@ -1,6 +1,6 @@
-//! H-23, H-28, H-29, M-02, M-27: floods from a few addresses, and service to others meanwhile.
+//! H-23, H-28, H-29, M-02, M-27: floods from a few addresses, and the service to other addresses during the floods.
 //!
-//! Each test counts the peers that are served during the flood, and in the same run without it, and prints both (`cargo
+//! Each test counts the honest peers that are served before the flood and during it, and prints both numbers (`cargo
 //! test --test suite floods -- --nocapture`).
 
 mod srt;
@@ -15,11 +15,12 @@ use rtmp::MediaKind;
 
 use crate::support::{Home, RtmpPeer, Server, connect_from, ms, secs, wait_for};
 
-/// Honest peers of each count.
+/// Number of honest peers, both with and without a flood.
 const HONEST: u32 = 28;
 /// The address that floods.
 const LOUD: &str = "127.0.5.1";
-/// Addresses of loopback count like any others, and a flood is bounded by nothing but what the test is about.
+/// Settings under which loopback addresses are limited like any others. A flood is only restricted by the limit that is
+/// tested.
 const FOREIGN: [&str; 4] = [
     "limits.exempt_loopback=false",
     "limits.new_connections_per_second=1000000",
@@ -32,7 +33,7 @@ fn start(settings: &[&str]) -> Server {
     Server::start(&[&FOREIGN[..], settings].concat())
 }
 
-/// A connection on which a request was answered, which stays open.
+/// Returns an open connection on which a request was answered; `None` if there was no answer.
 fn answered(from: &str, to: SocketAddr) -> Option<TcpStream> {
     let mut stream = connect_from(from, to);
     stream.set_read_timeout(Some(secs(5))).unwrap();
@@ -41,7 +42,7 @@ fn answered(from: &str, to: SocketAddr) -> Option<TcpStream> {
     (count > 0).then_some(stream)
 }
 
-/// True if the server has closed it, without waiting.
+/// True if the server has closed the connection. Does not wait.
 fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     match stream.peek(&mut [0]) {
@@ -50,7 +51,7 @@ fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
-/// True if anything has come of the server, its end included, without waiting.
+/// True if the server has sent anything or has closed the connection. Does not wait.
 fn is_answered_or_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     stream.peek(&mut [0]).map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |_| true)
@@ -60,7 +61,7 @@ fn open(peers: &[TcpStream]) -> usize {
     peers.iter().filter(|peer| !is_closed(peer)).count()
 }
 
-/// Honest peers that are served, each from an address of its own.
+/// Returns the number of honest peers that are served, each with its own address.
 fn served(net: u32, is_served: impl Fn(&str) -> bool) -> u32 {
     (1..=HONEST).map(|n| u32::from(is_served(&format!("127.0.{net}.{n}")))).sum()
 }
@@ -72,7 +73,7 @@ fn print(flood: &str, during: u32, without: u32) {
 #[test]
 fn h_28_an_answered_request_frees_no_address_of_its_limits() {
     let server = start(&["limits.connections=300", "limits.connections_per_address=100"]);
-    // While those that gave way are still being closed, a newcomer may find no place: it comes again, as clients do.
+    // While connections are being closed to make room, a newcomer may be refused. It tries again, as clients do.
     let is_served = |from: &str| (0..3).any(|_| answered(from, server.http).is_some());
     let without = served(6, is_served);
     let flood: Vec<_> = (0..400).filter_map(|_| answered(LOUD, server.http)).collect();
@@ -98,7 +99,7 @@ fn h_28_the_address_with_most_gives_way_to_a_newcomer() {
     wait_for("the loud address to have less", secs(5), || open(&flood) < 60);
 }
 
-/// True if TLS comes about, by a client that trusts the server's own certificate.
+/// True if a client that trusts the server's own certificate completes a TLS handshake.
 fn shakes_hands(server: &Server, from: &str, to: SocketAddr) -> bool {
     let mut tls = server.tls_client();
     let mut stream = connect_from(from, to);
@@ -111,7 +112,7 @@ fn shakes_hands(server: &Server, from: &str, to: SocketAddr) -> bool {
     true
 }
 
-/// The beginning of a ClientHello that never becomes whole.
+/// The beginning of a ClientHello. The rest is never sent.
 const HALF_A_HELLO: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 0, 0, 0, 0];
 
 #[test]
@@ -125,7 +126,7 @@ fn h_29_half_a_client_hello_keeps_nobody_out() {
         let _ = stream.write_all(HALF_A_HELLO);
         stream
     };
-    // Twice as many as there are handshakes, from eight addresses.
+    // Twice as many connections as the server allows handshakes, from eight addresses.
     let flood: Vec<_> = (0..512).map(|n| begun(&format!("127.0.5.{}", 1 + n % 8))).collect();
     let during = served(7, is_served);
     print("eight addresses, half a ClientHello", during, without);
@@ -172,7 +173,8 @@ fn h_29_a_peer_that_never_answers_the_server_hello_keeps_nobody_out() {
         stream
     };
     let flood: Vec<_> = (0..384).map(|n| asked(&format!("127.0.5.{}", 1 + n % 12))).collect();
-    // The connections have their places, or have lost them to each other: the test is about those that stay silent.
+    // Waits until the server has answered or closed all connections, because this test is about clients that are silent
+    // after the server's answer.
     wait_for("the flood to be answered", secs(20), || flood.iter().all(is_answered_or_closed));
     let during = served(7, is_served);
     print("twelve addresses, whole ClientHellos and nothing more", during, without);
@@ -252,7 +254,7 @@ fn q_15_memory_of_a_flood_returns_when_it_is_over() {
                 Content-Length: 262000\r\n\r\n";
     let part = [head.as_bytes(), &[b' '; 250_000]].concat();
     let before = server.rss_kb();
-    // Memory that one flood has left is used by the next, and is to return all the same.
+    // The second flood uses memory that the first one has left, and this memory must be freed, too.
     for _ in 0..2 {
         let peers: Vec<TcpStream> = (0..600)
             .map(|n| {

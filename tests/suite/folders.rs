@@ -1,4 +1,4 @@
-//! Folders of files that are imported into an application.
+//! Folders with files that are linked into an application and listed as recordings.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -48,7 +48,7 @@ fn a_folder_is_imported_served_and_played_until_it_is_forgotten() {
     let taken = "There is already a file with the name films in the streams directory";
     assert_eq!(message(&again), (false, taken));
 
-    // The link is there after a restart.
+    // The link still exists after a restart.
     server.kill();
     let server = start();
     assert_eq!(paths(&server), ["streams/films/a.mp4", "streams/films/old/b.mp4"]);
@@ -76,7 +76,7 @@ fn a_folder_is_imported_served_and_played_until_it_is_forgotten() {
     });
     assert!(unit_md5(&server.rtmp_url("live/s"), Some(2)).len() > 50);
 
-    // A record of it goes without its file, and the folder with its link.
+    // Deleting a recording of the folder removes only the record, not the file. Forgetting the folder removes its link.
     let id = vod["vodId"].as_str().unwrap();
     assert_eq!(server.api().delete(&format!("{VODS}/{id}")).json()["success"], true);
     assert!(folder.join("a.mp4").exists());

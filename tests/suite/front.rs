@@ -1,5 +1,5 @@
-//! HAProxy and nginx in front of two nodes, with the files of `packaging/front`: a node that is killed or drains gets
-//! no newcomers, and who is there goes on.
+//! HAProxy and nginx in front of two nodes, with the files of `packaging/front`. A node that is killed or drains gets
+//! no new clients, and existing clients of a draining node stay connected.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use crate::cluster::Redis;
 use crate::publish_play::is_broadcasting;
 use crate::support::{Home, Player, Program, Publisher, Server, media_file, own_port, run, secs, wait_for};
 
-/// Ports of a proxy: HTTP, HTTPS, RTMP, RTMPS.
+/// A running proxy, with its addresses for HTTP, HTTPS, RTMP and RTMPS.
 struct Front {
     _program: Program,
     _home: Home,
@@ -19,7 +19,7 @@ struct Front {
     rtmps: SocketAddr,
 }
 
-/// The file of `packaging/front`, with the addresses of this test in place of those that it names.
+/// Returns a file of `packaging/front`, with its addresses replaced by those of this test.
 fn config(name: &str, home: &Home, front: [SocketAddr; 4], nodes: [&Server; 2]) -> String {
     let path = format!("{}/packaging/front/{name}", env!("CARGO_MANIFEST_DIR"));
     let mut text = fs::read_to_string(&path).unwrap();
@@ -42,7 +42,7 @@ fn config(name: &str, home: &Home, front: [SocketAddr; 4], nodes: [&Server; 2]) 
             let end = &from[from.len() - 1..];
             swap(from, &format!("bind {to}{end}"));
         }
-        // A line of a server has its health checks at the node's HTTP port.
+        // The health checks of an RTMP server use the HTTP port of its node.
         for server in nodes {
             let line = format!("{} send-proxy-v2 port 5080", server.rtmp);
             swap(&line, &format!("{} send-proxy-v2 port {}", server.rtmp, server.http.port()));
@@ -73,7 +73,7 @@ impl Front {
     fn start(name: &str, nodes: [&Server; 2]) -> Self {
         let home = Home::new();
         let ports = [(); 4].map(|()| own_port("127.0.0.1"));
-        // The self-signed certificate of a node does for the proxy.
+        // The proxy uses the self-signed certificate of a node.
         let conf = nodes[0].home().join("home/conf");
         let part = |name: &str| fs::read_to_string(conf.join(name)).unwrap();
         fs::write(home.path().join("both.pem"), part("fullchain.pem") + &part("privkey.pem")).unwrap();
@@ -93,7 +93,7 @@ impl Front {
         Self { _program: program, _home: home, http, https, rtmp, rtmps }
     }
 
-    /// Status of the answer to a request; 200 of a stream without an end, too.
+    /// Returns the status of the answer to a request, without waiting for the end of a live stream.
     fn status(&self, url: &str) -> u16 {
         let mut command = Command::new("curl");
         command.args(["-sk", "-o", "/dev/null", "--max-time", "3", "-w", "%{http_code}", url]);
@@ -105,7 +105,7 @@ impl Front {
         self.status(&format!("http://{}/live/streams/s.m3u8", self.http))
     }
 
-    /// True if a new WebSocket is opened to the stream.
+    /// True if the proxy lets a client open a WebSocket to the stream.
     fn upgrades(&self) -> bool {
         let mut command = Command::new("curl");
         command.args(["-sk", "-o", "/dev/null", "--http1.1", "--max-time", "2", "-w", "%{http_code}"]);
@@ -137,7 +137,7 @@ fn nodes() -> (Redis, [Server; 3]) {
             ]
             .map(str::to_owned),
         );
-        // The one that has the publisher is reached without a proxy.
+        // Node c, which has the publisher, is reached without a proxy.
         if name == "c" {
             settings.retain(|setting| !setting.starts_with("server.proxy_protocol"));
         }
@@ -146,7 +146,7 @@ fn nodes() -> (Redis, [Server; 3]) {
     (redis, servers)
 }
 
-/// Newcomers by every protocol come to a node that lets them in.
+/// Checks that new clients of every protocol reach a node that accepts them.
 fn serves_newcomers(front: &Front, what: &str) {
     let url = |scheme: &str, at: SocketAddr| format!("{scheme}://{at}/live/s");
     wait_for(&format!("HLS {what}"), secs(30), || front.list() == 200);
@@ -177,7 +177,7 @@ fn goes_on(name: &str) {
     let player = Player::start(front.rtmp, "live", "s");
     wait_for("media", secs(20), || player.media() > 30);
 
-    // The first drains: whoever is there stays, newcomers are let in by the other.
+    // The first node drains. Its clients stay connected, and new clients get to the other node.
     let mut drain = Command::new(env!("CARGO_BIN_EXE_millstream"));
     assert!(run(drain.arg("drain").arg("--home").arg(a.home().join("home"))).0.success());
     wait_for("the drain", secs(10), || a.api().get("/rest/v2/readiness").status == 503);
@@ -192,7 +192,7 @@ fn goes_on(name: &str) {
     assert_eq!(a.wait(secs(60)).code(), Some(0), "{}", a.log());
     serves_newcomers(&front, "of the node that is left");
 
-    // An encoder through the proxy, and a node that comes back as another dies.
+    // An encoder publishes through the proxy. When the second node is killed too, there is no node left.
     let _encoder = Publisher::start(front.rtmp, "live", "t");
     wait_for("its stream", secs(20), || is_broadcasting(&c, "t"));
     b.kill();

@@ -1,4 +1,4 @@
-//! The tests as programs: what a failure shows, what is left behind, what they need of a user.
+//! Tests of the test programs themselves: the output of a failure, the remains of a run, and the privileges they need.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,12 +7,12 @@ use std::process::Command;
 
 use super::support::{Home, Server, run};
 
-/// The folder of the scripts.
+/// Returns the folder with the scripts.
 fn tests() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
 }
 
-/// Set in the process that runs a test of failures from inside another test.
+/// Environment variable that is set for a test that must fail, which another test runs in a process of its own.
 const FAIL: &str = "SUITE_TEST_FAILS";
 
 /// Runs a test of this binary that must fail, in a process and a temp folder of its own, and returns its output.
@@ -52,7 +52,7 @@ fn a_start_that_fails_shows_standard_error_and_leaves_nothing() {
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "left in the temp folder");
 }
 
-/// Every step runs, and the last lines say which of them failed.
+/// Checks that all steps run even if one fails, and that the last lines of the output name the failed steps.
 #[test]
 fn make_test_runs_all_steps_and_fails_if_one_did() {
     let home = Home::new();
@@ -72,15 +72,15 @@ fn make_test_runs_all_steps_and_fails_if_one_did() {
     assert_eq!(lines, ["", "good passed", "bad FAILED", "last passed", "1 of"], "{summary}");
     let (status, out, said) = steps(&["good", "last"]);
     assert!(status.success() && !out.contains("failed"), "{out}{said}");
-    // The programs that `make test` installs are there.
+    // All steps that `make test` runs exist in the Makefile.
     let file = fs::read_to_string(tests().parent().unwrap().join("Makefile")).unwrap();
     let line = file.lines().find(|line| line.contains("tests/steps.sh")).unwrap();
     let (_, given) = line.split_once("tests/steps.sh ").unwrap();
     assert!(given.split(' ').all(|step| file.contains(&format!("\n{step}:"))), "{given}");
 }
 
-/// No rights are needed to run the tests when all programs are installed. The script runs from a copy: a user need not
-/// be able to read a folder of root's.
+/// Checks that the tests need no privileges if all programs are installed. The script runs from a copy, because an
+/// ordinary user may not be able to read the folder of root.
 #[test]
 fn nothing_is_installed_where_nothing_is_missing() {
     let home = Home::new();
@@ -106,10 +106,10 @@ fn nothing_is_installed_where_nothing_is_missing() {
     if user.trim() == "0" {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
-    // The path of a user: nothing of sbin.
+    // An ordinary user has no `sbin` in PATH.
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", home.path().display());
     command.arg("sh").arg(copy.join("install.sh")).env("PATH", path).env("HOME", home.path());
-    // The folder that the tests run in may be one of root's, too.
+    // The working directory of the tests may also be a folder that only root can read.
     command.current_dir(home.path());
     let (status, out, said) = run(&mut command);
     assert!(status.success() && out.is_empty(), "{out}{said}");

@@ -1,4 +1,4 @@
-//! HLS as it is played: by real players, until the end, across a publisher that comes back.
+//! HLS with real players: until the end of a stream, and across a reconnection of its publisher.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -88,7 +88,7 @@ fn a_publisher_that_comes_back_is_a_discontinuity() {
     assert!(!now.contains("ENDLIST") && sequence(&now) == sequence(&first), "{now}");
 }
 
-/// The number of the first segment of the playlist, and the names of all.
+/// Returns the number of the first segment in the playlist, and the names of all segments.
 fn segments(server: &Server) -> (u64, Vec<String>) {
     let text = server.api().get(PLAYLIST).body;
     (sequence(&text), text.lines().filter(|line| line.ends_with(".ts")).map(str::to_owned).collect())
@@ -142,7 +142,7 @@ fn a_request_starts_a_source_that_viewers_start() {
     });
     assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", &source.to_string()).status, 200);
     assert!(!is_broadcasting(&server, "cam"));
-    // The playlist may take longer than a request waits.
+    // The first playlist may take longer than the server lets a request wait.
     wait_for("the playlist", secs(30), || server.api().get(PLAYLIST).status == 200);
     assert!(is_broadcasting(&server, "cam"));
 }
@@ -199,12 +199,12 @@ fn fragmented_mp4_is_played_to_its_end_in_each_of_its_forms() {
         let mut publisher = publish(&server, &file);
         let reply = server.api().get(path);
         assert_eq!(reply.status, 200, "{path}");
-        // ffmpeg asks for manifests of DASH for ever, also behind the end.
+        // ffmpeg requests DASH manifests without end, even after the end of the stream, so it is stopped.
         let seconds = path.ends_with(".mpd").then_some(6);
         let played = unit_md5(&format!("http://{}{path}", server.http), seconds);
         assert!(publisher.wait(secs(20)).is_some());
         let source = unit_md5(file.to_str().unwrap(), None);
-        // Of sound, it fetches segments of such manifests again that it has had.
+        // Of DASH audio, ffmpeg fetches some segments twice, so only the video is compared.
         for track in 0..if seconds.is_some() { 1 } else { 2 } {
             assert_track_within(1, (track, &source), (track, &played));
         }
@@ -220,7 +220,7 @@ fn fragmented_mp4_is_played_to_its_end_in_each_of_its_forms() {
     }
 }
 
-/// The end of the name of a whole segment of fragmented MP4.
+/// True for the end of the name of a complete fragmented MP4 segment: a number and `.m4s`.
 fn is_numbered(name: &str) -> bool {
     name.strip_suffix(".m4s")
         .is_some_and(|number| number.len() >= 9 && number.bytes().all(|b| b.is_ascii_digit()))
@@ -236,7 +236,7 @@ fn a_reload_waits_for_what_it_names_and_a_part_for_its_time() {
     let video = "/live/streams/ll-hls/cam/cam__video.m3u8";
     let text = server.api().get(video).body;
     let segments = text.matches("#EXTINF:").count() as u64;
-    // Two segments further than what is whole.
+    // Requests the playlist that contains two more complete segments than now.
     let target = sequence(&text) + segments + 1;
     let later = server.api().get(&format!("{video}?_HLS_msn={target}")).body;
     let there = sequence(&later) + later.matches("#EXTINF:").count() as u64;
@@ -267,7 +267,7 @@ fn a_one_time_token_is_for_one_viewer_to_the_end() {
     let refused = server.api().get(PLAYLIST);
     assert_eq!(refused.status, 403);
     assert!(refused.body.contains("Invalid Token for streamId:cam"), "{}", refused.body);
-    // ffmpeg keeps no cookie for it: the token is on every URI.
+    // ffmpeg sends no cookies, so every URI in the playlist contains the token.
     let played = unit_md5(&format!("{}?token={token}", url(&server)), None);
     let videos = played.iter().filter(|packet| packet.0 == 0).count();
     assert!(videos > 200, "{videos}");
@@ -351,7 +351,7 @@ fn a_broadcast_has_its_own_list_its_folder_and_its_limit() {
     );
 }
 
-/// The number of the first segment that a playlist names.
+/// Returns the number of the first segment in a playlist.
 fn sequence(playlist: &str) -> u64 {
     value(playlist, "#EXT-X-MEDIA-SEQUENCE:").parse().unwrap()
 }
@@ -370,7 +370,7 @@ fn named(playlist: &str) -> Vec<&str> {
     names
 }
 
-/// Fetches everything that the playlist names; how much that is.
+/// Fetches all segments of the playlist, and returns their number.
 pub fn fetch_all(server: &Server, path: &str) -> usize {
     let text = server.api().get(path).body;
     let folder = &path[..=path.rfind('/').unwrap()];
@@ -405,7 +405,8 @@ fn what_is_to_be_kept_is_on_the_disk_to_the_last_frame() {
         }
         let videos = |packets: &[crate::support::Packet]| packets.iter().filter(|p| p.0 == 0).count();
         assert_eq!(videos(&kept), videos(&source), "{kind} {segments}");
-        // The blobs of a stream stay for its last viewers: with `vod` the newest segments.
+        // After the end of the stream, its segments in memory stay available for the last viewers. With `vod`, these
+        // are the newest segments.
         assert!(fetch_all(&server, PLAYLIST) >= if listed == "VOD" { 3 } else { 5 });
     }
 }
@@ -423,7 +424,7 @@ fn what_is_kept_survives_a_kill_and_goes_when_it_is_to_go() {
     server.kill();
     drop(publisher);
     let before = named(&text()).len();
-    // An earlier life's is served as it is.
+    // The playlist that the killed server has left is served unchanged.
     let mut again = Server::start_in(&server.home().join("home"), &settings);
     assert!(fetch_all(&again, PLAYLIST) == before && before >= 5);
     let publisher = Program::ffmpeg_publish(&file, &again.rtmp_url("live/cam"));
@@ -431,14 +432,14 @@ fn what_is_kept_survives_a_kill_and_goes_when_it_is_to_go() {
     assert!(fetch_all(&again, PLAYLIST) >= 1);
     drop(publisher);
     wait_for("nothing to be left", secs(30), || std::fs::read_dir(&streams).unwrap().count() == 0);
-    // The end of the server is the end of its streams.
+    // When the server stops, its streams end, and their files are removed.
     let _publisher = Program::ffmpeg_publish(&file, &again.rtmp_url("live/cam"));
     wait_for("segments", secs(30), || !text().is_empty());
     assert!(again.terminate().success());
     assert_eq!(std::fs::read_dir(&streams).unwrap().count(), 0);
 }
 
-/// A server that keeps what is put to it in a folder; what it was asked.
+/// Starts a server that stores uploaded files in a folder. Returns its address, and the list of its requests.
 fn origin(folder: std::path::PathBuf) -> (std::net::SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -489,7 +490,7 @@ fn what_is_pushed_to_another_server_is_played_there() {
         assert_track_within(1, (track, &source), (track, &there));
     }
     assert!(!asked.lock().unwrap().iter().any(|request| request.starts_with("DELETE")));
-    // A short list: what it no longer has is removed.
+    // With a short playlist, segments that have left the playlist are deleted at the endpoint.
     let small = r#"{"streamId":"two","hlsParameters":{"hlsListSize":"3"}}"#;
     assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", small).status, 200);
     let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/two"));
@@ -501,6 +502,7 @@ fn what_is_pushed_to_another_server_is_played_there() {
     });
     let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
     let kept = files.filter(|name| name.to_string_lossy().starts_with("two")).count();
-    // The playlist, three segments, those that have left within four seconds, and what is on its way.
+    // There are the playlist, its three segments, segments that have left it less than four seconds ago, and uploads in
+    // progress.
     assert!(kept <= 10, "{kept}");
 }

@@ -1,4 +1,4 @@
-//! Hooks with real receivers: order, retries, and receivers that misbehave.
+//! Hooks with real receivers: the order of hooks, retries, and receivers that misbehave.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -46,7 +46,7 @@ fn a_stream_of_a_real_encoder_is_told_from_its_start_to_its_end() {
     );
 }
 
-/// A request whose answer has begun, on a connection that stays.
+/// Sends a request, waits for the beginning of the answer, and returns the open connection.
 fn get(server: &Server, path: &str, fields: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server.http).unwrap();
     stream.set_read_timeout(Some(secs(20))).unwrap();
@@ -55,7 +55,8 @@ fn get(server: &Server, path: &str, fields: &str) -> TcpStream {
     stream
 }
 
-/// Begins to watch `live/s`. The value stops it; those who ask again and again are over when they do no more.
+/// Starts to watch `live/s` over a protocol. The returned function stops watching; over HLS and DASH it does nothing,
+/// because a viewer is gone when it sends no more requests.
 fn viewer<'a>(server: &'a Server, protocol: &str) -> Box<dyn FnOnce() + 'a> {
     let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -91,7 +92,7 @@ fn viewer<'a>(server: &'a Server, protocol: &str) -> Box<dyn FnOnce() + 'a> {
     }
 }
 
-/// Asks until there is an answer.
+/// Requests a playlist or manifest until it is available.
 fn watch<'a>(server: &'a Server, path: &str) -> Box<dyn FnOnce() + 'a> {
     wait_for(path, secs(30), || server.api().get(path).status == 200);
     Box::new(|| ())
@@ -123,7 +124,7 @@ fn viewers_are_told_over_every_protocol() {
     publisher.stop();
 }
 
-/// Publishes `live/NAME` until the value goes.
+/// Publishes `live/NAME` until the returned value is dropped.
 fn publisher(server: &Server, protocol: &str, name: &str) -> Program {
     let key = format!("live/{name}");
     let (format, url) = match protocol {
@@ -212,7 +213,7 @@ fn u_36_bad_receivers_hold_up_nothing() {
     });
     publishers.into_iter().for_each(Publisher::stop);
     good.wait_for("hook", "liveStreamEnded s4");
-    // The silent one is given up after 5 s, for each of its two hooks; the huge one is not read to its end.
+    // The silent receiver times out after 5 s for each of its two hooks. The huge answer is not read to its end.
     wait_for("the rest", secs(40), || metric(&server, "hooks_waiting") == 0);
     assert_eq!(metric(&server, "hooks_total{result=\"sent\"}"), 4, "the good one's and the huge one's");
     assert_eq!(metric(&server, "hooks_total{result=\"failed\"}"), 6);

@@ -1,4 +1,4 @@
-//! HTTP/2 with clients of others: h2spec, curl, Chromium.
+//! HTTP/2 with h2spec, curl and Chromium as clients.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::support::{
     Home, Program, Server, frame_md5, media_file, python, run, secs, source_packets, wait_for,
 };
 
-/// Cases of h2spec that ask for what RFC 9113 has removed from RFC 7540: priorities (§5.3.1 of both).
+/// Cases of h2spec that test priorities, which RFC 7540 has and RFC 9113 has removed (§5.3.1 of both).
 const REMOVED: [&str; 2] =
     ["Sends HEADERS frame that depend on itself", "Sends PRIORITY frame that depend on itself"];
 
@@ -47,7 +47,7 @@ fn curl_gets_pages_files_and_answers_of_the_api() {
     let written = ["-o", "/dev/null", "-w", "%{http_version} %{http_code} %{size_download} %{content_type}"];
     let page = curl(&[&written[..], &[&base]].concat());
     assert!(page.starts_with("2 200 ") && page.ends_with("text/html;charset=utf-8"), "{page}");
-    // Many at once on one connection.
+    // Sends thirty requests at the same time on one connection.
     let paths = ["/rest/v2/version", "/live/rest/v2/broadcasts/count", "/nothing"];
     let urls: Vec<String> = paths.iter().cycle().take(30).map(|path| format!("{base}{path}")).collect();
     let mut arguments = vec!["--parallel", "--parallel-max", "30"];
@@ -56,7 +56,7 @@ fn curl_gets_pages_files_and_answers_of_the_api() {
     }
     let answers = curl(&arguments);
     let count = |line: &str| answers.lines().filter(|answer| *answer == line).count();
-    // The first of them asks for a login.
+    // The first path requires a login, so it gets 403.
     assert_eq!((count("2 403"), count("2 200"), count("2 404")), (10, 10, 10), "{answers}");
     let off = Server::start(&["http2.enabled=false"]);
     let version = ["-o", "/dev/null", "-w", "%{http_version}", &format!("https://{}", off.https.unwrap())];

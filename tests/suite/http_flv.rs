@@ -1,4 +1,4 @@
-//! HTTP-FLV and WS-FLV: what is published is what is played, from zero for each viewer, and the ends of it.
+//! HTTP-FLV and WS-FLV: viewers get the published stream unchanged until its end, with times from zero for each viewer.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use wire::SendQueue;
 use crate::publish_play::{assert_equal_from_first_key_frame, is_broadcasting};
 use crate::support::{Program, Publisher, Server, frame_md5, media_file, ms, secs, source_packets, wait_for};
 
-/// A WebSocket over a blocking socket, on the machine's client side.
+/// A WebSocket client over a blocking socket, with our own state machine.
 pub(super) struct WsPeer {
     stream: TcpStream,
     pub(super) socket: WebSocket,
@@ -37,7 +37,7 @@ impl WsPeer {
         }
     }
 
-    /// The next message or the end; `None` when nothing comes in time.
+    /// Returns the next message, or the end of the connection; `None` if nothing arrives in time.
     pub(super) fn next(&mut self) -> Option<Event> {
         let mut buffer = [0; 65536];
         loop {
@@ -123,7 +123,7 @@ fn ws_flv_is_one_tag_per_message_and_plays_as_it_was_published() {
         if copy.is_empty() {
             assert_eq!(&message[..], b"FLV\x01\x05\0\0\0\x09\0\0\0\0");
         } else {
-            // The previous tag size at its end tells of the whole.
+            // The previous-tag-size at the end shows that the message is exactly one tag.
             let size = message.last_chunk::<4>().map(|size| u32::from_be_bytes(*size)).unwrap();
             assert_eq!(size as usize + 4, message.len(), "one tag a message");
         }
@@ -158,7 +158,7 @@ fn the_end_of_a_stream_is_a_fin_and_a_goodbye() {
         "{head}"
     );
     assert!(!head.contains("Content-Length") && !head.contains("Transfer-Encoding"), "{head}");
-    // The last tag is whole.
+    // The answer ends with a complete tag.
     let mut reader = flv::file::Reader::new(1 << 24);
     reader.push(&answer[head_end..]);
     let mut bytes = 13;

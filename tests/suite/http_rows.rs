@@ -21,7 +21,7 @@ fn smuggled() -> String {
     format!("DELETE /live/rest/v2/broadcasts/{CANARY} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// The answers to a peer that sends and then waits for the server to close.
+/// The answers that a peer has received until the server closed the connection.
 #[derive(Debug)]
 struct Answer {
     /// All text that was received.
@@ -87,7 +87,7 @@ fn read_answer(stream: &mut TcpStream, head_only: bool) -> (u16, String, Vec<u8>
     (status, head, body)
 }
 
-/// Makes the canary.
+/// Creates the canary broadcast.
 fn plant_canary(server: &Server) {
     let body = format!(r#"{{"streamId":"{CANARY}","name":"alive"}}"#);
     assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", &body).status, 200);

@@ -1,4 +1,4 @@
-//! `millstream import` and the server that is started in what it makes.
+//! `millstream import`, and a server that is started with the imported home.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -46,7 +46,7 @@ fn c_19_a_server_starts_in_an_imported_home_and_old_passwords_work() {
         api.post("/rest/v2/users/authenticate", &body).json()["success"] == true
     };
     assert!(login("admin@example.org", "old-password") && login("viewer@example.org", "viewer-password"));
-    // The hash in a copy of the old database is no password.
+    // The hash in a copy of the old database cannot be used as a password.
     let stored = format!("{:x}", md5::compute(format!("{:x}", md5::compute("old-password"))));
     let body = format!(r#"{{"email":"admin@example.org","password":"{stored}"}}"#);
     assert_eq!(api.post("/rest/v2/users/authenticate", &body).json()["success"], false);
@@ -58,14 +58,14 @@ fn c_19_a_server_starts_in_an_imported_home_and_old_passwords_work() {
     assert_eq!(vods.as_array().unwrap().len(), 2);
     assert_eq!(api.get("/LiveApp/streams/stage.mp4").body, "recording");
     assert_eq!(api.get("/LiveApp/hello.html").body, "<p>hello");
-    // While it runs nothing is imported, and the old installation is what it was.
+    // While the server runs, an import is refused. The old installation stays unchanged.
     let refused = import(&old, &home, &["--records", RECORDS]);
     assert!(!refused.status.success());
     assert!(String::from_utf8(refused.stderr).unwrap().contains("in use by another process"));
     assert_eq!(fs::read_to_string(old.join("webapps/LiveApp/streams/stage.mp4")).unwrap(), "recording");
 }
 
-/// A Redis that knows `HSCAN`, with what Redisson 3.27 writes of a broadcast.
+/// Starts a minimal Redis server that supports `HSCAN`, with a broadcast as Redisson 3.27 writes it. Returns its URL.
 fn redis() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -89,7 +89,7 @@ fn redis() -> String {
     format!("redis://{address}")
 }
 
-/// The words of a request; `None` at the end of the connection.
+/// Reads the words of a request; `None` at the end of the connection.
 fn request(reader: &mut impl BufRead) -> Option<Vec<String>> {
     let mut number = || {
         let mut line = String::new();
@@ -122,7 +122,8 @@ fn records_are_read_from_redis() {
     assert!(server.api().broadcast("LiveApp", "s1").is_some());
 }
 
-/// A Redis of its own is filled with what Redisson writes, and saves it: the file has what the server tells.
+/// Fills a Redis server as Redisson does, and lets it save its data. Checks that an import of the file gives the same
+/// records as an import from the server.
 #[test]
 fn c_19_an_rdb_file_has_the_records_of_its_server() {
     let redis = Redis::start();
@@ -134,7 +135,7 @@ fn c_19_an_rdb_file_has_the_records_of_its_server() {
     let mut put = |hash: &str, id: &str, record: &str| {
         redis::cmd("HSET").arg(hash).arg(kryo(id)).arg(kryo(record)).query::<()>(&mut connection).unwrap();
     };
-    // The first hash is a table with compressed long values, and the others are packed.
+    // Redis stores the first hash as a table with compressed long values, and the others in the compact form.
     for n in 0..300 {
         let record = format!(r#"{{"streamId":"s{n}","name":"{}"}}"#, "long ".repeat(n));
         put("liveappBroadcasts", &format!("s{n}"), &record);
@@ -160,7 +161,7 @@ fn c_19_an_rdb_file_has_the_records_of_its_server() {
     let of_file = brought("by-file", file.to_str().unwrap());
     assert!(of_file == brought("by-server", &redis.address()), "{}{}", of_file.0, of_file.1);
 
-    // A file that is cut short is told of, and what it has is taken.
+    // A truncated file is reported, and the records that it still contains are imported.
     let whole = fs::read(&file).unwrap();
     let cut = folder.path().join("cut.rdb");
     fs::write(&cut, &whole[..whole.len() - 100]).unwrap();

@@ -1,4 +1,4 @@
-//! Ladders: renditions of one programme, in several streams, as real players take them.
+//! Ladders: several streams that are renditions of one programme, with real players.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::support::{Program, Server, media_file, run, secs, wait_for};
 
 const MASTER: &str = "/live/streams/cam_adaptive.m3u8";
 
-/// Publishes the file again and again, as it is, as a rendition of `cam`.
+/// Publishes the file unchanged, again and again, as a rendition of `cam`.
 fn publish(server: &Server, id: &str, query: &str) -> Program {
     let mut command = Command::new("ffmpeg");
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
@@ -18,14 +18,14 @@ fn publish(server: &Server, id: &str, query: &str) -> Program {
     publisher
 }
 
-/// The URIs that the playlist of all renditions has now.
+/// Returns the URIs in the playlist of all renditions.
 fn uris(server: &Server) -> Vec<String> {
     let reply = server.api().get(MASTER);
     assert_eq!(reply.status, 200, "{}", reply.body);
     reply.body.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
 }
 
-/// Numbers of the segments of a media playlist, with their dates.
+/// Returns the numbers of the segments in a media playlist.
 fn numbers(server: &Server, uri: &str) -> Vec<u64> {
     let reply = server.api().get(&format!("/live/streams/{uri}"));
     let of = |line: &str| line.strip_prefix("#EXT-X-MEDIA-SEQUENCE:").and_then(|text| text.parse().ok());
@@ -34,7 +34,7 @@ fn numbers(server: &Server, uri: &str) -> Vec<u64> {
     (first..first + count).collect()
 }
 
-/// ffmpeg plays all renditions for some seconds; the number of streams and the errors that it tells.
+/// Plays all renditions for some seconds with ffprobe. Returns the number of streams and the error output.
 fn play(url: &str) -> (usize, String) {
     let mut player = Command::new("ffprobe");
     player.args(["-v", "error", "-read_intervals", "%+4", "-show_entries", "stream=codec_type"]);
@@ -60,7 +60,7 @@ fn streams_of_one_main_track_are_renditions_that_come_and_go() {
         numbers(&server, &uris[1]).into_iter().filter(|number| of_first.contains(number)).count()
     };
     wait_for("the same numbers", secs(20), || common(&both) >= 3);
-    // A rendition that ends leaves the list, and its playlist is gone.
+    // When a rendition ends, it is removed from the list, and its playlist is no longer served.
     drop(second);
     wait_for("the end of a rendition", secs(60), || uris(&server).len() == 1);
     let left = uris(&server);
@@ -71,7 +71,7 @@ fn streams_of_one_main_track_are_renditions_that_come_and_go() {
     drop(first);
 }
 
-/// Publishes the file as two renditions of `cam`, whose key frames are the same pictures.
+/// Publishes the file as two renditions of `cam`. The same pictures are key frames in both.
 fn publish_both(server: &Server) -> Program {
     let mut command = Command::new("ffmpeg");
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
@@ -96,7 +96,7 @@ const APART: [&str; 4] = [
 const LIST: &str = "/live/streams/ll-hls/cam/cam__master_adaptive.m3u8";
 const MANIFEST: &str = "/live/streams/cam/cam_adaptive.mpd";
 
-/// The dates of the segments of a playlist, in milliseconds, by their numbers.
+/// Returns the dates of the segments in a playlist, in milliseconds, by segment number.
 fn dates(text: &str) -> std::collections::BTreeMap<u64, i64> {
     let Ok(hls::Playlist::Media(list)) = hls::Playlist::read(text.as_bytes()) else { panic!("{text}") };
     (list.media_sequence..).zip(list.segments.iter().filter_map(|one| one.program_date_time)).collect()
@@ -116,7 +116,7 @@ fn t_12_streams_of_one_main_track_are_played_with_low_latency_and_dash() {
     assert_eq!(list.status, 200, "{}", list.body);
     let uris: Vec<&str> = list.body.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!((uris.len(), list.body.matches("TYPE=AUDIO").count()), (2, 1), "{}", list.body);
-    // Boundaries of both are the same, but for the grain of the streams' own clocks.
+    // The segments of both renditions begin at the same dates, except for rounding of the streams' clocks.
     let of = |uri: &str| dates(&server.api().get(&format!("/live/streams/ll-hls/cam/{uri}")).body);
     let apart_ms = || {
         let (high, low) = (of(uris[0]), of(uris[1]));

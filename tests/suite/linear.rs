@@ -1,5 +1,6 @@
-//! creates, updates, deletes, publishes and reads of the same broadcasts race. Their answers must be those of
-//! some order in which each took effect at one moment between its request and its answer.
+//! clients concurrently create, update, delete, publish and read the same broadcasts. There must be an order of
+//! these calls that explains all answers, in which each call takes effect at one moment between its request and its
+//! answer.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use crate::support::{Api, RtmpPeer, Server};
 
 const IDS: usize = 8;
 const CLIENTS: usize = 4;
-/// Calls of a client; the history of an id must fit the bits of a u64.
+/// Number of calls of a client. All calls about one id must fit the bits of a u64.
 const CALLS: usize = 15;
 
 /// A client's call and its answer.
@@ -23,7 +24,8 @@ enum Call {
     Update(String, bool),
     Delete(bool),
     Read(Option<String>),
-    /// An encoder that comes and goes, and needs a record. A refusal tells nothing: another encoder may be publishing.
+    /// Publishes for a moment; true if the server accepted it, which requires a record. A refusal says nothing about
+    /// the record, because another encoder may be publishing.
     Publish(bool),
 }
 
@@ -48,7 +50,7 @@ fn call(server: (&Api, SocketAddr), id: &str, kind: u64, name: String) -> Call {
         }
         5 => Call::Delete(api.delete(&path).json()["success"] == true),
         6 => match RtmpPeer::publish(rtmp, "live", id) {
-            // The moment of the grant is before its end.
+            // The publish takes effect when it is accepted, which is before its end.
             Ok(publisher) => {
                 publisher.close();
                 Call::Publish(true)
@@ -62,7 +64,7 @@ fn call(server: (&Api, SocketAddr), id: &str, kind: u64, name: String) -> Call {
     }
 }
 
-/// The record's name after a call, when its answer fits what was there.
+/// Returns the record's name after a call. `None` if the answer contradicts the record before the call.
 fn step(call: &Call, name: &Option<String>) -> Option<Option<String>> {
     match call {
         Call::Create(new, true) if name.is_none() => Some(Some(new.clone())),
@@ -77,7 +79,7 @@ fn step(call: &Call, name: &Option<String>) -> Option<Option<String>> {
     }
 }
 
-/// True if some order explains the answers (Wing and Gong's search, remembering what failed).
+/// True if some order of the calls explains the answers (the search of Wing and Gong, which remembers failed states).
 fn explained(
     history: &[Done],
     done: u64,

@@ -1,5 +1,5 @@
-//! Lines of the log that an operator looks for: who was refused what and why, why a session ended, what is open to
-//! whom.
+//! Log lines that an operator looks for: who was refused and why, why a session ended, and which ports are open to
+//! which addresses.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,12 +11,12 @@ use crate::support::{
     wait_for,
 };
 
-/// The lines of the log that have all of these words.
+/// Returns the lines of the log that contain all of these words.
 fn said<'a>(log: &'a str, words: &[&str]) -> Vec<&'a str> {
     log.lines().filter(|line| words.iter().all(|word| line.contains(word))).collect()
 }
 
-/// The head of the answer to a request, on a connection that stays until it is there.
+/// Sends an RTSP request, and returns the head of the answer.
 fn rtsp(server: &Server, request: &str) -> String {
     let mut stream = TcpStream::connect(server.rtsp.unwrap()).unwrap();
     stream.set_read_timeout(Some(secs(20))).unwrap();
@@ -80,7 +80,7 @@ fn a_refusal_names_stream_peer_and_reason_over_every_protocol() {
         let words = ["viewer refused", &key, &name, peer, "the one-time token is not valid"];
         assert_eq!(said(&log, &words).len(), 1, "{protocol}: {log}");
     }
-    // The end of the session has the same reason.
+    // The line about the end of the session states the same reason.
     let ends = || said(&server.log(), &["session ended", "refused: the one-time token is not valid"]).len();
     wait_for("the ends", secs(10), || ends() >= 6);
     assert!(!server.log().contains("a request was refused"), "{}", server.log());
@@ -110,7 +110,7 @@ fn a_refusal_by_a_session_alone_is_told_too() {
         &["peer refused", "protocol=\"srt\"", "no stream id", "cannot be read"],
     ] {
         let words: Vec<&str> = words.iter().copied().chain(["peer=127.0.0.1:"]).collect();
-        // Over RTMP the application is refused, to who publishes and to who plays.
+        // Over RTMP, the application is refused both to the publisher and to the player, so there are two lines.
         let lines = if words.contains(&"key=nowhere ") { 2 } else { 1 };
         wait_for(&words.join(" "), secs(10), || said(&server.log(), &words).len() == lines);
     }
@@ -146,7 +146,7 @@ fn a_stop_and_the_end_of_the_server_are_reasons_of_their_own() {
 
 #[test]
 fn viewers_of_hls_have_a_peer_and_sessions_within_the_server_have_none() {
-    // Each worker counts viewers for itself.
+    // Uses one worker, because each worker counts viewers separately.
     let server = Server::start(&["server.workers=1"]);
     let publisher = Publisher::start(server.rtmp, "live", "s");
     let path = "/live/streams/s.m3u8";
@@ -201,7 +201,7 @@ fn a_refused_address_is_told_once_with_the_setting_that_admits_it() {
     }
 }
 
-/// An installation of another server becomes the home.
+/// Checks a home that was an installation of another server.
 #[test]
 fn keys_of_another_server_are_one_line_and_a_bad_application_stops_alone() {
     let home = Home::new();
@@ -212,7 +212,7 @@ fn keys_of_another_server_are_one_line_and_a_bad_application_stops_alone() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, text).unwrap();
     };
-    // The old configuration has a key for every protocol of the reference.
+    // The old configuration has many keys that this server does not know.
     write("conf/red5.properties", foreign(46) + "rtmp.port=1935\nrtmpt.port=8088\n");
     write("webapps/LiveApp/WEB-INF/red5-web.properties", foreign(44) + "gopCache=true\ngopCache=false\n");
     write("webapps/old/WEB-INF/red5-web.properties", "remoteAllowedCIDR=nonsense\n".to_owned());
@@ -235,7 +235,7 @@ fn keys_of_another_server_are_one_line_and_a_bad_application_stops_alone() {
     );
     let count = |app: &str| server.api().get(&format!("/{app}/rest/v2/broadcasts/count")).status;
     assert_eq!((count("LiveApp"), count("old")), (200, 404));
-    // Without its file it would have defaults, and be open: the home knows it.
+    // The home remembers the bad application, because without its settings file it would run with open defaults.
     let known = std::fs::read_to_string(folder.join("conf/applications.txt")).unwrap();
     assert!(known.ends_with("\nLiveApp\nold\n"), "{known}");
 }

@@ -1,7 +1,7 @@
-//! The server as a whole, over loopback: real sockets, real clients, hostile peers, crashes.
+//! Tests of the whole server over loopback: real sockets, real clients, hostile peers, crashes.
 //!
-//! Names carry the row ids of docs/robustness.md. Every test starts a server of its own on ports that the kernel
-//! gives and ends it by its id.
+//! Names of tests contain the row ids of docs/robustness.md. Every test starts its own server on ports that the kernel
+//! chooses, and ends it by its process id.
 
 #![allow(unreachable_pub, missing_docs, reason = "a test binary has no outside")]
 #![allow(

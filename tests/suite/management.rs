@@ -1,5 +1,5 @@
-//! The management API over real connections: users, logins, applications that come and go while the server
-//! runs, settings that take effect at once, the panel's proxy, users from the command line.
+//! The management API over real connections: users, logins, applications that are created and deleted while the
+//! server runs, settings that take effect at once, the panel's proxy, users from the command line.
 
 use std::fs;
 use std::io::Write;
@@ -17,7 +17,7 @@ const MD5: &str = "5f4dcc3b5aa765d61d8327deb882cf99";
 const ADMIN: &str = r#"{"email":"admin@example.org","password":"5f4dcc3b5aa765d61d8327deb882cf99"}"#;
 const SECRET: &str = "a-secret-of-thirty-two-characters";
 
-/// A client that keeps its cookie.
+/// A client of the management API that stays logged in by its cookie.
 #[derive(Debug, Clone)]
 pub(super) struct Panel {
     api: Api,
@@ -25,14 +25,14 @@ pub(super) struct Panel {
 }
 
 impl Panel {
-    /// Makes the first user and logs in.
+    /// Creates the first user and logs in.
     pub(super) fn first(server: &Server) -> Self {
         let made = server.api().post("/rest/v2/users/initial", ADMIN).json();
         assert_eq!(made["success"], true);
         Self::login(server, ADMIN)
     }
 
-    /// Logs in the user that [`Self::first`] makes.
+    /// Logs in the user that [`Self::first`] has created.
     pub(super) fn again(server: &Server) -> Self {
         Self::login(server, ADMIN)
     }
@@ -114,7 +114,7 @@ fn the_seed_s_tour_with_a_login_and_a_cookie_over_https() {
     assert_eq!(curl(&["-b", jar, &format!("{base}/applications")]).0, 403);
 }
 
-/// An HS256 token of an empty payload, as any library makes it.
+/// Returns an HS256 token with an empty payload, made by Python instead of our own code.
 fn token(secret: &str) -> String {
     let script = "import sys,hmac,hashlib,base64\n\
                   b=lambda x:base64.urlsafe_b64encode(x).rstrip(b'=')\n\
@@ -209,7 +209,7 @@ fn an_application_is_made_published_to_and_deleted_while_the_server_runs() {
     let folder = server.home().join("home/webapps/fresh-1");
     assert!(folder.join("WEB-INF/red5-web.properties").is_file() && folder.join("streams").is_dir());
 
-    // On every worker: players land on both.
+    // The application runs on every worker: the players are spread over both workers.
     let _publisher = Publisher::start(server.rtmp, "fresh-1", "s1");
     let viewers: Vec<_> = (0..6).map(|_| Player::start(server.rtmp, "fresh-1", "s1")).collect();
     wait_for("the video", secs(20), || viewers.iter().all(|viewer| viewer.units() > 10));
@@ -228,7 +228,7 @@ fn an_application_is_made_published_to_and_deleted_while_the_server_runs() {
     assert_eq!(server.api().get("/fresh-1/rest/v2/version").status, 404);
     assert_eq!(panel.delete("/applications/fresh-1")["success"], false);
 
-    // The same name again begins with nothing.
+    // An application with the same name starts without records.
     wait_for("the records to be gone", secs(5), || {
         panel.post("/applications/fresh-1", &Value::Null)["success"] == true
     });
@@ -258,7 +258,7 @@ fn settings_go_out_and_come_back_and_take_effect_at_once() {
     assert_eq!(panel.post(path, &before), success());
     assert_eq!(fs::read_to_string(&file).unwrap(), untouched);
 
-    // A change counts for the next publisher, and every other line stays.
+    // A change takes effect for the next publisher, and leaves all other lines of the file unchanged.
     let mut wanted = before.clone();
     wanted["acceptOnlyStreamsInDataStore"] = json!(true);
     wanted["hlsListSize"] = json!("2");
@@ -272,7 +272,7 @@ fn settings_go_out_and_come_back_and_take_effect_at_once() {
     assert!(text.contains("\nsettings.ingestingStreamLimit=7\n") && text.ends_with("# mine\nfuture=1\n"));
     assert!(RtmpPeer::publish(server.rtmp, "live", "unknown").is_err(), "not in the data store");
 
-    // Members left out return to their defaults; the operator's own keys stay.
+    // Settings that are not in the request return to their defaults. Unknown keys in the file stay.
     assert_eq!(panel.post(path, &json!({"maxLatencyMs": 1000})), success());
     let after = panel.get(path);
     assert_eq!(
@@ -316,7 +316,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
     let members = wanted.as_object_mut().unwrap();
     for (name, value) in members.iter_mut() {
         *value = match (name.as_str(), &*value) {
-            // Keys that few values fit, or that would lock the test out.
+            // These keys accept only few values, or other values would lock the test out.
             ("remoteAllowedCIDR", _) => json!("127.0.0.1, 10.0.0.0/8"),
             ("allowedPublisherCIDR", _) => json!("10.0.0.0/8"),
             ("encoderSettings", _) => renditions.clone(),
@@ -330,7 +330,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("fileNameFormat", _) => json!("%r{take}"),
             ("webRTCClientStartTimeoutMs", _) => json!(5000),
             ("dataChannelPlayerDistribution", _) => json!("publisher"),
-            // Does not go with low latency and DASH.
+            // Encryption excludes low latency and DASH, which are enabled here, so this key stays unset.
             ("hlsEncryptionKeyInfoFile", value) => value.clone(),
             ("participantVisibilityMatrix", _) => json!({"default": ["default", "guest"]}),
             ("appName" | "updateTime" | "appStatus", value) => value.clone(),
@@ -352,7 +352,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("hls.begin", _) => json!("stream"),
             ("hls.group", _) => json!("renditions"),
             ("rooms.view", _) => json!("first"),
-            // Encryption and the window exclude others that have values here.
+            // Encryption and the DVR window exclude other settings that are set here, so they stay unset.
             ("hls.encryption" | "dvr.window", value) => value.clone(),
             ("hls.captions", _) => json!("CC1=en"),
             ("hls.subtitles", _) => json!("en:English"),
@@ -456,7 +456,8 @@ fn the_panel_reaches_applications_through_the_server() {
     assert_eq!(server.api().get("/rest/v2/request?_path=live/rest/v2/version").status, 403);
 }
 
-/// Over the wire: a cookie header beyond the limit of a head is no request, and what fits a head is nobody's cookie.
+/// Checks that a request is refused if its cookies exceed the limit of a head, and that the real cookie is found among
+/// many others.
 #[test]
 fn r_37_cookies_without_end_are_refused_and_the_real_one_counts_among_many() {
     let server = Server::start(&[]);
@@ -596,7 +597,7 @@ fn a_certificate_is_replaced_over_the_api_when_it_fits() {
         let output = Command::new("curl").args(["-s", "-k", "-v", "-o", "/dev/null", &url]).output().unwrap();
         String::from_utf8_lossy(&output.stderr).contains("a.example")
     });
-    // Thirty days from now, as /metrics and the panel say it.
+    // The certificate expires in thirty days, and both /metrics and the panel show this date.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let days_left = || {
         let page = server.api().get("/metrics").body;
@@ -656,7 +657,7 @@ fn a_user_is_added_to_a_server_that_runs_and_to_one_that_does_not() {
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&socket.permissions()) & 0o777, 0o600);
     assert!(server.terminate().success());
 
-    // The log has who was added, and by whom, whether a server ran or not.
+    // The audit log states which user was added and by whom, whether or not a server was running.
     let audit = fs::read_to_string(folder.join("log/audit.log")).unwrap();
     let told = |email: &str, word: &str| {
         let is_it = |line: &&str| line.contains(&format!("users {email}\"")) && line.contains(word);
@@ -666,7 +667,7 @@ fn a_user_is_added_to_a_server_that_runs_and_to_one_that_does_not() {
         assert_eq!((told(email, " audit - Make"), told(email, "failed: Make")), (1, 1), "{email}: {audit}");
     }
 
-    // The socket of a server that is gone is no server.
+    // The control socket that a stopped server has left is not taken for a running server.
     assert_eq!(code("later@a", "password").0, 0);
     let server = Server::start_in(&folder, &[]);
     Panel::login(&server, &body("later@a", MD5));

@@ -1,5 +1,5 @@
-//! T: the oracle of valid transport streams. ffprobe and GStreamer see the packets that we see, in files of ffmpeg and
-//! in files of ours.
+//! T: valid transport streams, with ffprobe and GStreamer as references. Our demuxer must find the same packets as they
+//! do, both in files of ffmpeg and in files of our muxer.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,10 +9,10 @@ use mpegts::{Demuxer, Event, Kind, Muxer, Packing, Pes, StreamKind, Unit};
 
 use super::support::run;
 
-/// A packet: PTS, DTS, bytes.
+/// PTS, DTS and size of a packet.
 type Seen = (i64, i64, usize);
 
-/// A transport stream of ffmpeg: six seconds of 640x360 at 30 a second, with audio.
+/// Returns a transport stream made by ffmpeg: six seconds of 640x360 at 30 frames per second, with audio.
 fn ts_file(name: &str, coding: &[&str]) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.ts", std::process::id()));
     let mut command = Command::new("ffmpeg");
@@ -28,8 +28,8 @@ fn ts_file(name: &str, coding: &[&str]) -> PathBuf {
     path
 }
 
-/// The packets of a stream of the file by ffprobe. It puts access units together again, so audio that has several
-/// frames in a PES packet has more packets than that.
+/// Returns the packets that ffprobe finds in a stream of the file. ffprobe splits PES packets with several audio
+/// frames, so there may be more packets than PES packets.
 fn probe(path: &Path, stream: &str) -> Vec<Seen> {
     let mut command = Command::new("ffprobe");
     command.args(["-v", "error", "-select_streams", stream, "-show_entries", "packet=pts,dts,size"]);
@@ -42,7 +42,7 @@ fn probe(path: &Path, stream: &str) -> Vec<Seen> {
     out.lines().filter(|line| !line.is_empty()).map(packet).collect()
 }
 
-/// The PES packets of the file, fed as SRT brings them.
+/// Returns the PES packets of the file. The demuxer gets the bytes in pieces of the size of SRT payloads.
 fn demux(path: &Path, streams: usize) -> Vec<Pes> {
     let bytes = std::fs::read(path).unwrap();
     let mut demuxer = Demuxer::new();
@@ -75,7 +75,8 @@ fn seen(packets: &[Pes], video: bool) -> Vec<Seen> {
     packets.iter().filter(|pes| pes.stream.kind.is_video() == video).map(packet).collect()
 }
 
-/// Buffers that tsdemux gives for a stream: one at a time, because it writes of both in one line.
+/// Returns the number of buffers that GStreamer's tsdemux outputs for one stream. Both streams at once would be mixed
+/// in one line of output.
 fn gstreamer_buffers(path: &Path, pad: &str) -> usize {
     let mut command = Command::new("gst-launch-1.0");
     command.args(["-v", "filesrc"]).arg(format!("location={}", path.display()));
@@ -98,7 +99,7 @@ fn transport_streams_in_and_out_are_what_ffprobe_and_gstreamer_see() {
         let times: Vec<i64> = probe(&file, "a").iter().map(|packet| packet.0).collect();
         assert!(seen(&packets, false).iter().all(|packet| times.contains(&packet.0)), "{name}");
 
-        // The same written by us.
+        // Our muxer writes the same packets.
         let ours = file.with_extension("ours.ts");
         std::fs::write(&ours, mux(&packets)).unwrap();
         assert_eq!(probe(&ours, "v"), probe(&file, "v"), "{name}");
@@ -131,7 +132,7 @@ fn mux(packets: &[Pes]) -> Vec<u8> {
 /// Ticks of an AAC frame at 48 kHz.
 const FRAME: u64 = 1920;
 
-/// The frames of an audio PES packet, each with its ADTS head.
+/// Iterates over the frames of an audio PES packet, each with its ADTS header.
 fn adts(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = payload;
     std::iter::from_fn(move || {
@@ -143,7 +144,8 @@ fn adts(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The same streams, frame by frame, as they are packed. Those of live viewers have tables every 400 ms.
+/// Writes the same streams frame by frame with this packing. With the packing for live viewers, tables are written
+/// every 400 ms.
 fn pack(packets: &[Pes], packing: Packing) -> Vec<u8> {
     let kind = |video: bool| packets.iter().map(|pes| pes.stream.kind).find(|kind| kind.is_video() == video);
     let mut units: Vec<(Kind, u64, u64, bool, &[u8])> = Vec::new();

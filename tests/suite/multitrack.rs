@@ -1,5 +1,5 @@
-//! Two videos and two audios in one stream, by ffmpeg 9's multitrack of Enhanced RTMP; viewers of every selection over
-//! every protocol get the payloads as they were sent.
+//! A stream with two video and two audio tracks, published by ffmpeg 9 with multitrack of Enhanced RTMP. Viewers of
+//! every selection of tracks, over every protocol, must get the payloads unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,10 +9,10 @@ use crate::support::{
     Packet, Program, Server, ffmpeg9, frame_md5_by, make_once, run, secs, unit_md5, wait_for,
 };
 
-/// Media that a viewer is played.
+/// Seconds of media that each viewer plays.
 const SECONDS: u32 = 4;
 
-/// A file of two H.264 and two AAC tracks.
+/// Returns a file with two H.264 and two AAC tracks.
 fn file() -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media/multitrack.mkv");
     make_once(&path, |path| {
@@ -43,7 +43,7 @@ fn publish(server: &Server) -> Program {
     program
 }
 
-/// Tracks of the file: both videos, then both audios.
+/// Returns the packets of the file. Tracks 0 and 1 are video, tracks 2 and 3 audio.
 fn source(path: &Path) -> Vec<Packet> {
     frame_md5_by(&ffmpeg9(), &[], path.to_str().unwrap(), None)
 }
@@ -59,7 +59,7 @@ fn four_viewers_of_four_selections_get_the_payloads_of_ffmpegs_multitrack() {
     let source = source(&file);
     assert_eq!(tracks_of(&source), 4);
     let _publisher = publish(&server);
-    // The tracks of the file that each selection means.
+    // Each selection, with the tracks of the file that it selects.
     let selections: [(&str, &[u32]); 4] =
         [("", &[0, 2]), ("?video=1", &[1, 2]), ("?audio=1", &[0, 3]), ("?tracks=all", &[0, 1, 2, 3])];
     std::thread::scope(|scope| {
@@ -86,7 +86,7 @@ fn four_viewers_of_four_selections_get_the_payloads_of_ffmpegs_multitrack() {
 fn all_tracks_of_multitrack_are_played_over_srt_too() {
     let server = Server::start(&[]);
     let file = file();
-    // Slices alone: MPEG-TS adds delimiters and parameter sets.
+    // Compares only slices, because MPEG-TS adds delimiters and parameter sets.
     let source = unit_md5(file.to_str().unwrap(), None);
     let _publisher = publish(&server);
     let address = server.srt.unwrap();
@@ -120,9 +120,9 @@ fn two_videos_are_a_ladder_with_low_latency_and_in_dash() {
     let list = get(&master);
     let uris: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!((uris.len(), list.matches("TYPE=AUDIO").count()), (2, 2), "{list}");
-    // The same segments at the same numbers, each playlist with a word on the others.
+    // Both playlists have the same segments with the same numbers, and each reports the state of the others.
     let dates = |uri: &str| {
-        // The others may have begun a little later; its next part tells of them.
+        // The other renditions may begin a little later, and are reported with the next part.
         let path = format!("{folder}{uri}");
         let reports = |text: &str| text.matches("#EXT-X-RENDITION-REPORT:").count();
         wait_for("all reports", secs(10), || reports(&get(&path)) == 3);

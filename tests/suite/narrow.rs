@@ -1,7 +1,8 @@
-//! Viewers on paths that carry less than the stream, in virtual time: fewer pictures, never none, and never late.
+//! Viewers on paths with less capacity than the stream needs, in virtual time. They must get fewer pictures, but some
+//! of them, and in time.
 //!
-//! Each row is a path; on it are viewers over every protocol, one at a time, beside one on a path without limits, by
-//! which their delay is measured. A picture is shown when all since its key frame have come.
+//! Each row is a path. For each protocol, a viewer on this path is compared with a viewer on a path without limits,
+//! which gives its delay. A picture counts as shown if all pictures since its key frame have arrived.
 
 mod clients;
 #[path = "../../proto-impl/webrtc/tests/liar/mod.rs"]
@@ -19,62 +20,63 @@ use netsim::{LinkStats, MediaSource, ms, secs};
 use crate::support::world::{Id, Over, Path, World};
 
 const FPS: u64 = 25;
-/// Pictures from one key frame to the next: two seconds.
+/// Number of pictures from one key frame to the next: two seconds.
 const GOP: u64 = 50;
-/// Mean bytes of a picture that is no key frame; a key frame has eight times as many.
+/// Mean size in bytes of a picture that is not a key frame. A key frame is eight times as large.
 const PICTURE: usize = 8_770;
-/// Bits a second: 2 Mb/s of video, and 64 kb/s of audio.
+/// Rate of the stream in bits per second: 2 Mb/s of video, and 64 kb/s of audio.
 const STREAM: u64 = (PICTURE as u64 * (GOP + 7) * 8 * FPS) / GOP + 64_000;
-/// Time for which a viewer is watched, and the first part of it in which it is not judged.
+/// Time for which a viewer is observed. The results of the first part, [`SETTLES`], do not count.
 const WATCHED: Duration = secs(30);
 const SETTLES: Duration = secs(6);
-/// The same first part for a viewer that only reports losses every five seconds.
+/// Like [`SETTLES`], for a viewer that reports losses only every five seconds.
 const SETTLES_BY_REPORTS: Duration = secs(16);
 
-/// The most that is sent as datagrams, in percent of what the path carries: in all, and in a second.
+/// Maximum rate of sent datagrams, in percent of the path's rate: on average, and in a single second.
 const SENT_MAX: (u64, u64) = (102, 114);
-/// The same in a second where chance delays and loses datagrams.
+/// Like [`SENT_MAX`], for a single second on a path with random delays or losses.
 const SENT_BY_CHANCE_MAX: u64 = 125;
-/// The same to a viewer that tells of losses each five seconds alone.
+/// Like [`SENT_MAX`], for a single second of a viewer that reports losses only every five seconds.
 const SENT_BY_REPORTS_MAX: u64 = 170;
 
-/// Lives of each row; two of the world suffice in each run of all tests.
+/// Number of seeds with which each row is simulated. Two suffice in ordinary test runs.
 const SEEDS: u64 = 2;
 
-/// Lives of a row; `MILLSTREAM_SEEDS` asks for more.
+/// Returns the number of seeds per row, which `MILLSTREAM_SEEDS` can raise.
 fn seeds() -> u64 {
     std::env::var("MILLSTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS)
 }
 
-/// A path, and what viewers must get there.
+/// A path, and the minimum results of its viewers.
 struct Row {
     name: &'static str,
     path: Path,
     over: &'static [Over],
-    /// No other picture refers to each second one.
+    /// True if the stream has two temporal layers: no picture refers to the pictures with odd numbers.
     layers: bool,
     /// Minimum share of pictures shown, in percent.
     pictures: usize,
-    /// The longest time between two pictures that are shown.
+    /// Maximum time between two shown pictures.
     freeze: Duration,
-    /// The longest delay behind a viewer on a path without limits.
+    /// Maximum delay, compared with a viewer on a path without limits.
     late: Duration,
-    /// The longest time from the end of a cut until all pictures come again.
+    /// Maximum time from the end of a rate cut until nearly all pictures arrive again.
     back: Duration,
     /// `maxLatencyMs` of the application.
     max_latency: &'static str,
-    /// The worst pictures, freeze and delay of a viewer that is out of luck, if it may be.
+    /// Lower requirements (pictures, freeze, delay) that suffice for some of the seeds; `None` if all seeds must meet
+    /// the others.
     rarely: Option<(usize, Duration, Duration)>,
 }
 
-/// So many percent of the stream's rate, 64 KB of queue, a round trip of 40 ms.
+/// Returns a path with this percentage of the stream's rate, a queue of 64 KB, and a round trip of 40 ms.
 const fn path(percent: u64) -> Path {
     let rate = STREAM * percent / 100;
     Path { rate, cut: None, queue: 64_000, latency: ms(20), jitter: ms(0), overtakes: false, loss: 0.0 }
 }
 
 const WEBRTC: &[Over] = &[Over::WebRtc];
-/// Viewers that take units as they come, or jump.
+/// Viewers over SRT. `OTHERS` are all viewers that play units as they arrive, and jump if they fall behind.
 const SRT: &[Over] = &[Over::Srt];
 const RTSP_UDP: &[Over] = &[Over::RtspUdp];
 const OTHERS: &[Over] = &[Over::Rtmp, Over::Flv, Over::Rtsp, Over::Srt];
@@ -128,7 +130,7 @@ const fn loss(path: Path, loss: f64) -> Path {
     Path { loss, ..path }
 }
 
-/// Adds jitter by which datagrams overtake each other.
+/// Adds jitter that makes datagrams overtake each other.
 const fn overtaking(path: Path, jitter: u64) -> Path {
     Path { jitter: ms(jitter), overtakes: true, ..path }
 }
@@ -138,9 +140,9 @@ const fn cut(path: Path, percent: u64) -> Path {
     Path { cut: Some((secs(10), secs(18), STREAM * percent / 100)), ..path }
 }
 
-/// Bounds hold for seeds 1 to 8 (`MILLSTREAM_SEEDS=8`); those of [`Row::rarely`] for a quarter of them. Chance decides
-/// much where a viewer tells of losses each five seconds alone, and where a lost packet comes again too late for the
-/// latency that a viewer of SRT has asked for.
+/// All rows. Their bounds hold for seeds 1 to 8 (`MILLSTREAM_SEEDS=8`); up to a quarter of the seeds may need those of
+/// [`Row::rarely`]. Results vary most for viewers that report losses only every five seconds, and for viewers over SRT
+/// whose latency is too short for a retransmission.
 const ROWS: &[Row] = &[
     row("twice the rate", path(200), 99, 400, 400),
     row("120 %", path(120), 98, 450, 450),
@@ -194,22 +196,22 @@ const ROWS: &[Row] = &[
     row("30 %, 2 s at most", path(30), 15, 2200, 4000).over(OTHERS).max_latency("2000"),
 ];
 
-/// Viewers that fail today, with the reason.
+/// Rows and protocols that are known to fail, with the reason.
 const OPEN: &[(&str, Over, &str)] = &[];
 
 /// The result of a viewer.
 #[derive(Debug)]
 struct Seen {
-    /// Pictures that are shown, of those that were sent meanwhile.
+    /// Number of pictures shown, out of `of` pictures sent.
     shown: usize,
     of: usize,
     freeze: Duration,
     late: Duration,
-    /// Time from the end of a cut until nine tenths of the pictures of two seconds come.
+    /// Time from the end of a cut until two seconds begin in which nine tenths of the pictures arrive.
     back: Duration,
-    /// Datagrams that the path's queue has dropped, of all.
+    /// Number of datagrams dropped by the queue of the path, and number of all datagrams.
     dropped: (u64, u64),
-    /// Bytes sent as datagrams, in percent of those that the path carries: in all, and in the worst second.
+    /// Rate of sent datagrams, in percent of the path's rate: on average, and in the worst second.
     share: (u64, u64),
 }
 
@@ -229,7 +231,7 @@ fn see(
     for got in pictures(viewer) {
         let seen = got.seen.unwrap();
         let (place, step) = (seen.counter % GOP, if layers { 2 } else { 1 });
-        // The one before that it refers to.
+        // Number of steps back to the picture that this one refers to.
         let needs = seen.counter - if layers && place % 2 == 1 { 1 } else { step.min(place) };
         let is_shown = seen.key_frame || chain == Some(needs);
         if is_shown && !(layers && place % 2 == 1) {
@@ -252,7 +254,7 @@ fn see(
     Seen { shown: shown.len(), of, freeze, late, back, dropped, share: (0, 0) }
 }
 
-/// Time from `end` until nine tenths of the pictures of two seconds come.
+/// Returns the time from `end` until two seconds begin in which nine tenths of the pictures arrive.
 fn back_after(shown: &[(Instant, u64)], end: Instant) -> Duration {
     const WINDOW: Duration = secs(2);
     let within = |from: Instant| shown.iter().filter(|(at, _)| (from..from + WINDOW).contains(at)).count();
@@ -283,13 +285,14 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     let judged = (began + settles, began + settles + WATCHED - SETTLES);
     let cut_ends = row.path.cut.map(|(_, end, _)| began + end);
     let seen = see(&world, viewer, reference, judged, (over, row.layers, cut_ends));
-    // Packets sent at once to a new viewer, before anything is known of the path, are not counted where reports take
-    // seconds.
+    // For viewers that report losses only every five seconds, the packets at the start are not counted: they are sent
+    // before the server knows anything about the path.
     let dropped = (seen.dropped.0 - before.overflowed, seen.dropped.1 - before.sent);
     Seen { dropped, share, ..seen }
 }
 
-/// Bytes that a viewer is sent within `time`, in percent of what its path carries: overall, and in the worst second.
+/// Returns the rate at which a viewer is sent data during `time`, in percent of the path's rate: on average, and in the
+/// worst second.
 fn share_sent(world: &mut World, viewer: Id, row: &Row, time: Duration) -> (u64, u64) {
     let (mut all, mut worst) = (0, 0);
     for _ in 0..time.as_secs() {
@@ -301,9 +304,9 @@ fn share_sent(world: &mut World, viewer: Id, row: &Row, time: Duration) -> (u64,
     (all * 800 / time.as_secs() / row.path.rate, worst * 800 / row.path.rate)
 }
 
-/// The latest that a viewer over TCP or SRT gets a picture: what is older than `maxLatencyMs` is left out up to the
-/// newest key frame, which may be a GOP old; then a key frame is on its way, which may be half as large again as the
-/// mean. Buffers of the path and of SRT come on top.
+/// Returns the maximum delay of a picture over TCP or SRT. Pictures older than `maxLatencyMs` are skipped up to the
+/// newest key frame, which may be a GOP old. Then the key frame must be sent, which may be half as large again as the
+/// mean. The buffers of the path and of SRT are added.
 fn latest(row: &Row) -> Duration {
     const BUFFERED: Duration = ms(500);
     let max_latency = ms(row.max_latency.parse().unwrap());
@@ -312,12 +315,13 @@ fn latest(row: &Row) -> Duration {
 }
 
 impl Row {
-    /// Judges a viewer, which may be out of luck.
+    /// Judges the result of a viewer, by the lower requirements if `is_rare` is true.
     fn judge(&self, over: Over, seen: &Seen, is_rare: bool) -> Result<(), String> {
         let (pictures, freeze, late) =
             self.rarely.filter(|_| is_rare).unwrap_or((self.pictures, self.freeze, self.late));
         let (dropped, sent) = seen.dropped;
-        // A sender of SRT finds out how narrow the path is by what it has sent of the time before the viewer came.
+        // An SRT sender starts with the units from before the viewer's start, and learns the path's rate only while it
+        // sends them. So more datagrams are dropped.
         let share = match over {
             Over::Srt if is_rare => 7,
             Over::Srt => 10,

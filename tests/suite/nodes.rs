@@ -1,4 +1,4 @@
-//! Calls of the API and counts of viewers over nodes: every node answers as the one that has the stream.
+//! API calls and viewer counts in a cluster: every node gives the same answers as the node that has the stream.
 
 use std::thread;
 
@@ -23,7 +23,7 @@ fn broadcasts(rest: &str) -> String {
     format!("/live/rest/v2/broadcasts{rest}")
 }
 
-/// Publishes at the first node, and waits until the others know.
+/// Publishes at the first node, and waits until the other nodes know the streams.
 fn publish<const N: usize>(nodes: &[&Server], ids: [&str; N]) -> [Publisher; N] {
     let publishers = ids.map(|id| Publisher::start(nodes[0].rtmp, "live", id));
     for server in nodes {
@@ -34,7 +34,7 @@ fn publish<const N: usize>(nodes: &[&Server], ids: [&str; N]) -> [Publisher; N] 
     publishers
 }
 
-/// The call of a route for a stream: path with query, and body.
+/// Returns an example call of a route for a stream: path with query, and body.
 fn example(route: &Route, id: &str) -> (String, Option<String>) {
     let subtrack = format!("{id}-sub");
     let values = [
@@ -71,7 +71,7 @@ fn example(route: &Route, id: &str) -> (String, Option<String>) {
     (format!("/live/rest/v2{path}{query}"), body)
 }
 
-/// The answer without the id, and without what time and chance make of it.
+/// Returns the answer without the id, and without values that depend on time or chance.
 fn shape(value: Value, id: &str) -> Value {
     match value {
         Value::String(text) if text.starts_with("custom") => "random".into(),
@@ -95,7 +95,7 @@ fn answer(api: &Api, route: &Route, id: &str) -> (u16, Value) {
     (reply.status, shape(value, id))
 }
 
-/// Members that follow from a call, as the stream's own node has them.
+/// Returns the members of the record that calls may change, as stored at the stream's own node.
 fn outcome(origin: &Server, id: &str) -> Option<Value> {
     let record = origin.api().broadcast("live", id)?;
     let members =
@@ -104,7 +104,7 @@ fn outcome(origin: &Server, id: &str) -> Option<Value> {
     Some(shape(members.into_iter().map(of).collect::<serde_json::Map<_, _>>().into(), id))
 }
 
-/// Each call that belongs where the stream is live, made there and at another node.
+/// Makes each call about a live stream twice: at the stream's own node, and at another node.
 #[test]
 fn n_18_every_call_of_a_live_stream_is_answered_at_any_node_as_at_its_own() {
     let redis = Redis::start();
@@ -125,17 +125,17 @@ fn n_18_every_call_of_a_live_stream_is_answered_at_any_node_as_at_its_own() {
         asked += 1;
     }
     assert!(asked >= 28, "{asked} calls belong to the origin");
-    // The origin's audit log names who has asked at the other node.
+    // The audit log of the stream's node also contains the calls that were made at the other node.
     let audit = std::fs::read_to_string(a.home().join("home/log/audit.log")).unwrap();
     let of_other = audit.lines().filter(|line| line.contains("live/broadcasts/y")).count();
     assert!(of_other > 10, "{audit}");
 }
 
-/// A call to a node that hangs has an answer in time, and so has one that is under way when the node dies.
+/// Checks that a call is answered in time if the stream's node hangs, and if it dies during the call.
 #[test]
 fn n_19_calls_for_a_node_that_dies_are_answered() {
     let redis = Redis::start();
-    // The claim outlives the call.
+    // With a lease of 8 s, the hanging node keeps its claim for longer than the call takes.
     let [mut a, b] = ["a", "b"].map(|name| {
         let mut settings = redis.settings(name);
         settings.retain(|setting| !setting.starts_with("cluster.lease"));
@@ -153,7 +153,7 @@ fn n_19_calls_for_a_node_that_dies_are_answered() {
     publisher.stop();
     let reply = under_way.join().unwrap();
     assert!(reply.status == 503 && reply.head.to_ascii_lowercase().contains("retry-after"), "{}", reply.head);
-    // The lease is over: the call is this node's own.
+    // After the lease has expired, node b carries out the call itself.
     wait_for("an answer of this node", secs(20), || b.api().delete(&broadcasts("/s")).status == 200);
 }
 
@@ -211,7 +211,7 @@ fn n_21_limits_of_viewers_hold_over_nodes() {
     assert_eq!([hls(&a, "1"), hls(&b, "2")], [200; 2], "those who watch stay");
 }
 
-/// The status and the address of an answer.
+/// Returns the status of an answer, and the URL to which it redirects; empty if there is none.
 fn sent_to(server: &Server, method: &str, path: &str, body: Option<(&str, &str)>) -> (u16, String) {
     let fields: Vec<(&str, &str)> = body.iter().map(|(kind, _)| ("Content-Type", *kind)).collect();
     let reply = server.api().call_with(method, path, &fields, body.map(|(_, body)| body));
@@ -245,7 +245,8 @@ fn clients_are_sent_to_the_node_that_has_their_stream() {
     for path in ["/live/whep/s", "/live/whip/s"] {
         assert_eq!(sent_to(&b, "POST", path, offer), (307, to_a(path)), "{path}");
     }
-    // The node that has it, streams that nobody has, and what follows on the beginning are not sent anywhere.
+    // These requests are not redirected: at the stream's own node, for streams that no node has, for segments, and for
+    // pages.
     for (server, path, status) in [
         (&a, "/live/streams/s.m3u8", 200),
         (&b, "/live/streams/none.m3u8", 404),
@@ -255,7 +256,7 @@ fn clients_are_sent_to_the_node_that_has_their_stream() {
     ] {
         assert_eq!(sent_to(server, "GET", path, None), (status, String::new()), "{path}");
     }
-    // A recording is where its stream was.
+    // A recording is served by the node that had the stream.
     drop(publishers);
     let vods = || b.api().get("/live/rest/v2/vods/list/0/10").json();
     wait_for("the recording", secs(20), || vods().as_array().is_some_and(|list| !list.is_empty()));
@@ -264,7 +265,7 @@ fn clients_are_sent_to_the_node_that_has_their_stream() {
     let path = format!("/live/{}", vod["filePath"].as_str().unwrap());
     assert_eq!(sent_to(&b, "GET", &path, None), (302, to_a(&path)));
     assert_eq!(sent_to(&a, "GET", &path, None).0, 200);
-    // Of the node's own address, where the operator has named none.
+    // If the operator has set no public URL, the redirection contains the node's own address.
     let _publisher = publish(&[&b, &a], ["t"]);
     let path = "/live/t.flv";
     assert_eq!(sent_to(&a, "GET", path, None), (302, format!("http://{}{path}", b.http)));

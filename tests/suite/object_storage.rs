@@ -30,7 +30,7 @@ impl Storage {
         storage
     }
 
-    /// Status and body of a request that is not signed.
+    /// Returns the status and body of an unsigned request.
     fn curl(&self, arguments: &[&str], path: &str) -> (String, Vec<u8>) {
         let url = format!("http://{}/{path}", self.address);
         let output = Command::new("curl")
@@ -72,7 +72,7 @@ fn start(home: &Home, settings: &[String], more: &[&str]) -> Server {
     Server::start_in(&home.path().join("home"), &all)
 }
 
-/// Uploads so many bytes; the id.
+/// Uploads a file of this size to the server. Returns its id and content.
 fn upload(server: &Server, home: &Home, bytes: usize) -> (String, Vec<u8>) {
     let content: Vec<u8> = (0..bytes).map(|n| (n * n / 7 % 251) as u8).collect();
     let file = home.path().join("film.mov");
@@ -93,7 +93,7 @@ fn log(home: &Home) -> String {
     fs::read_to_string(home.path().join("home/log/millstream.log")).unwrap_or_default()
 }
 
-/// Neither the log nor an answer has a secret.
+/// Checks that neither the log nor an answer contains a secret.
 fn assert_silent(server: &Server, home: &Home) {
     let answer = server.api().get(&format!("{VODS}/list/0/10")).body;
     for text in [log(home), answer] {
@@ -109,7 +109,7 @@ fn files_are_moved_to_s3_and_go_with_their_records() {
     let storage = Storage::start_at(own_port("127.0.0.1"));
     let home = Home::new();
     let server = start(&home, &settings(storage.address, SECRET), &[]);
-    // A single request, and an upload in parts.
+    // The small file is uploaded in a single request, the large one in parts.
     for bytes in [100_000, 40 << 20] {
         let (id, content) = upload(&server, &home, bytes);
         let name = format!("kept/streams/{id}.mov");
@@ -140,14 +140,14 @@ fn files_are_moved_to_s3_and_go_with_their_records() {
 fn r_48_what_is_not_uploaded_is_not_forgotten() {
     let address = own_port("127.0.0.1");
     let home = Home::new();
-    // No server is there.
+    // The storage server is not running.
     let mut server = start(&home, &settings(address, SECRET), &["app.s3.keep_local=true"]);
     let (id, content) = upload(&server, &home, 200_000);
     wait_for("a failure", secs(20), || log(&home).contains("upload to S3 failed"));
     assert_silent(&server, &home);
     server.kill();
     drop(server);
-    // A wrong key.
+    // The server has a wrong secret key.
     let storage = Storage::start_at(address);
     let server = start(&home, &settings(address, "another-secret"), &[]);
     wait_for("a refusal", secs(20), || log(&home).contains("403 SignatureDoesNotMatch"));

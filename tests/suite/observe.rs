@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::support::{Bystander, Home, Player, Publisher, RtmpPeer, Server, secs, wait_for};
 
-/// The value of a metric with these labels in any order of scrape; 0 when it is not there.
+/// Returns the value of a metric with these labels; 0 if there is none.
 fn metric(page: &str, name: &str, labels: &[&str]) -> f64 {
     page.lines()
         .filter(|line| line.split(['{', ' ']).next() == Some(name))
@@ -31,7 +31,7 @@ fn the_page_counts_what_every_worker_has_done() {
     let reply = server.api().call_with("GET", "/metrics", &accept, None);
     assert!(reply.head.contains("application/openmetrics-text; version=1.0.0"), "{}", reply.head);
     assert!(reply.head.contains("Vary: Accept") && reply.body.ends_with("# EOF\n"));
-    // The report that viewers come with is up to a second old; the rest is of now.
+    // The number of viewers is from a report that may be a second old. The other values are current.
     wait_for("the viewers", secs(5), || {
         metric(&server.api().get("/metrics").body, "millstream_viewers", &[]) == 8.0
     });
@@ -39,7 +39,7 @@ fn the_page_counts_what_every_worker_has_done() {
     let (disk, left) =
         (metric(page, "millstream_disk_bytes", &[]), metric(page, "millstream_disk_usable_bytes", &[]));
     assert!(left > 0.0 && left <= disk, "{left} of {disk}");
-    // The one that was made at the start lasts until the end of 2049.
+    // The server's self-signed certificate is valid until the end of 2049.
     assert_eq!(metric(page, "millstream_certificate_expiry_timestamp_seconds", &[]), 2_524_521_600.0);
     assert_eq!(metric(page, "millstream_sessions", &["protocol=\"rtmp\""]), 9.0);
     assert_eq!(metric(page, "millstream_worker_subscribers", &[]), 8.0);
@@ -76,7 +76,7 @@ fn q_06_a_flood_of_one_kind_of_line_is_cut_to_a_hundred_a_second() {
     let bystander = Bystander::start(&server);
     let began = Instant::now();
     for _ in 0..3000 {
-        // Each of these sessions ends with a line of its own.
+        // Each of these sessions would log a line about its end.
         TcpStream::connect(server.rtmp).unwrap().write_all(b"\x09 no RTMP").unwrap();
     }
     wait_for("the lines", secs(20), || server.log().matches("session ended").count() >= 100);
@@ -85,7 +85,7 @@ fn q_06_a_flood_of_one_kind_of_line_is_cut_to_a_hundred_a_second() {
     assert!(rows(&server) <= 100 * seconds, "{} lines in {seconds} s", rows(&server));
     bystander.finish(&mut server);
     if rows(&server) < 3000 {
-        // The next line of the kind tells of those that were left out.
+        // The next line of this kind reports that lines were left out.
         std::thread::sleep(secs(1));
         TcpStream::connect(server.rtmp).unwrap().write_all(b"\x09 no RTMP").unwrap();
         wait_for("the note", secs(10), || {
@@ -135,7 +135,7 @@ fn r_43_what_peers_choose_cannot_break_a_line_of_the_log() {
     let server = Server::start(&["logLevel=DEBUG"]);
     let odd = "x\r\n2026-01-01T00:00:00Z ERROR forged\u{1b}[31m\u{85}\u{2028}";
     for (app, name) in [(odd, "s"), ("live", odd), ("live", "s?token=\r\n\u{1b}]0;t\u{7}")] {
-        // Most are refused; what stands behind a question mark is no part of the name.
+        // Most of these names are refused. The text after a question mark is not a part of the name.
         drop((RtmpPeer::publish(server.rtmp, app, name), RtmpPeer::play(server.rtmp, app, name)));
     }
     let target = "/live/x%0d%0a%1b[31mERROR.flv?a=%0a%1b";
@@ -164,7 +164,7 @@ fn a_stream_and_its_viewer_are_in_the_log_from_start_to_end() {
     let publisher = Publisher::start(server.rtmp, "live", "told");
     let player = Player::start(server.rtmp, "live", "told");
     wait_for("the viewer", secs(10), || player.media() > 0);
-    // A lost connection, and not the end of a publish: the stream waits for it.
+    // The connection is lost without an end of the publish, so the stream waits for the publisher.
     drop(RtmpPeer::publish(server.rtmp, "live", "lost"));
     publisher.stop();
     wait_for("both ends", secs(10), || server.log().matches("stream ended").count() == 2);

@@ -1,4 +1,4 @@
-//! Files of an application's own as sources and as items of playlists.
+//! Files of an application as stream sources and as items of playlists.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -44,7 +44,7 @@ fn a_file_is_played_as_a_source_by_its_path_and_by_its_url() {
     let source = unit_md5(file.to_str().unwrap(), None);
     let folder = streams(&server, "live").join("sub");
     std::fs::create_dir_all(&folder).unwrap();
-    // The index before the media, and behind it.
+    // Makes two files: with the index before the media, and after it.
     for (name, more) in [("front", &["-movflags", "faststart"][..]), ("behind", &[])] {
         let mut remux = ffmpeg();
         remux.arg("-i").arg(&file).args(["-c", "copy"]).args(more).arg(folder.join(format!("{name}.mp4")));
@@ -74,7 +74,7 @@ fn a_file_is_played_as_a_source_by_its_path_and_by_its_url() {
     }
 }
 
-/// A file of four seconds, and its units.
+/// Makes a file of four seconds, and returns its packets.
 fn short(folder: &std::path::Path, name: &str, size: &str) -> Vec<Packet> {
     let path = folder.join(format!("{name}.mp4"));
     let mut make = ffmpeg();
@@ -101,7 +101,7 @@ fn files_of_a_playlist_follow_each_other_and_the_list_ends() {
     let started = start(&server, "p");
     assert_eq!(started["success"], true, "{started}");
     wait_for_status(&server, "p", "broadcasting");
-    // Both, in real time, and the first one again.
+    // The list plays both files in real time, and then the first one again.
     let played = unit_md5(&server.rtmp_url("live/p"), Some(14));
     let times: Vec<i64> = played.iter().filter(|packet| packet.0 == 0).map(|packet| packet.1).collect();
     assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "one clock");
@@ -112,7 +112,7 @@ fn files_of_a_playlist_follow_each_other_and_the_list_ends() {
     let (first, second) = (from(&items[0]), from(&items[1]));
     assert!(first > 100 && second >= 99, "{first} of the first, {second} of the second");
     server.wait_for_line("there is no such file");
-    // Without the loop the list is over behind its last item.
+    // Without looping, the list ends after its last item.
     let put = server.api().put(&format!("{BROADCASTS}/p"), r#"{"playlistLoopEnabled":false}"#);
     assert_eq!(put.json()["success"], true);
     wait_for("the end of the list", secs(20), || {
@@ -132,7 +132,7 @@ fn u_30_no_path_leads_out_of_the_streams_of_the_application() {
     std::fs::create_dir(folder.join("folder.mp4")).unwrap();
     std::fs::write(folder.join("text.mp4"), "not a film").unwrap();
     let own = format!("http://{}", server.http);
-    // Refused by what they say.
+    // These URLs are refused because of their text.
     for url in [
         "webapps/LiveApp/streams/secret.mp4".to_owned(),
         "streams/../../LiveApp/streams/secret.mp4".to_owned(),
@@ -145,7 +145,7 @@ fn u_30_no_path_leads_out_of_the_streams_of_the_application() {
         assert_eq!(refused["success"], false, "{url}: {refused}");
         server.api().delete(&format!("{BROADCASTS}/s"));
     }
-    // Not there, for this purpose.
+    // These files cannot be played, although their URLs are accepted.
     for (id, name, reason) in [
         ("a", "link.mp4", "there is no such file"),
         ("b", "linked/secret.mp4", "there is no such file"),

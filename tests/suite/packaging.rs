@@ -8,7 +8,7 @@ use super::support::{Home, run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Makes the archive of the binary under test; its path.
+/// Makes the archive with the binary under test, and returns its path.
 fn dist(folder: &Path) -> String {
     let mut command = Command::new("sh");
     command.arg("packaging/dist.sh").arg(env!("CARGO_BIN_EXE_millstream")).arg(folder).current_dir(ROOT);
@@ -56,7 +56,7 @@ fn the_archive_is_whole_and_the_same_each_time() {
     ] {
         assert!(fs::metadata(folder.join(file)).is_ok_and(|file| file.len() > 0), "{file}");
     }
-    // The pages that the README leads to came with it.
+    // The archive contains all pages that its README links to.
     let readme = fs::read_to_string(folder.join("README.md")).unwrap();
     for page in readme.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
         assert!(folder.join(page).exists(), "{page}");
@@ -65,7 +65,7 @@ fn the_archive_is_whole_and_the_same_each_time() {
     assert!(status.success() && out.contains(env!("CARGO_PKG_VERSION")), "{out}{said}");
     let (_, _, said) = run(Command::new("nm").arg(folder.join("millstream")));
     assert!(said.contains("no symbols"), "it is not stripped: {said}");
-    // Its symbols are a file of their own, by whose name debuggers look for it.
+    // The symbols are in a separate file, under the name that debuggers read from the binary.
     let symbols = name.replace(".tar.gz", ".debug");
     let (status, out, said) = run(Command::new("nm").arg(home.path().join(&symbols)));
     assert!(status.success() && out.contains(" T main"), "{said}");
@@ -87,7 +87,7 @@ fn the_dockerfile_fits_the_sources() {
     let (status, out, said) = check(Path::new(ROOT));
     assert!(status.success() && out.contains("NOT CHECKED"), "{out}{said}");
 
-    // Another toolchain, and it fits no more.
+    // With another toolchain in the sources, the check fails.
     let home = Home::new();
     for path in
         ["packaging", "Cargo.toml", "Cargo.lock", "src", "proto-impl", "benches", "tests", ".dockerignore"]

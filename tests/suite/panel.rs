@@ -1,4 +1,4 @@
-//! The web panel in Chromium and Firefox: each task as somebody at the screen would do it (`panel.py`).
+//! The web panel in Chromium and Firefox. Each task is done as a user would do it (`panel.py`).
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::support::{Home, Program, Server, media_file, python, run, secs, wait_
 const CHROMIUM: &str = "chromium";
 const FIREFOX: &str = "firefox";
 
-/// The script for a task of a server.
+/// Returns the command that does a task in the panel of a server.
 fn script(browser: &str, task: &str, server: &Server, more: &[&str]) -> Command {
     let mut command = Command::new(python());
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/panel.py"));
@@ -16,7 +16,7 @@ fn script(browser: &str, task: &str, server: &Server, more: &[&str]) -> Command 
     command
 }
 
-/// A task on a fresh server.
+/// Does a task in the panel of a new server.
 fn does(browser: &str, task: &str) {
     let server = Server::start(&[]);
     let (status, said, told) = run(&mut script(browser, task, &server, &[]));
@@ -40,13 +40,13 @@ fn operations_are_tried_in_the_viewer_with_the_panels_login() {
     }
 }
 
-/// The way of somebody who has just started the server; the script says how long it took.
+/// Does the first steps of a new user. The script prints the time that they take.
 #[test]
 fn a_newcomer_forwards_a_stream_by_the_panel_alone() {
     does(CHROMIUM, "newcomer");
 }
 
-/// A server with a live stream, and what is done there.
+/// Does a task in the panel of a server with a live stream.
 fn does_with_a_stream(task: &str, settings: &[&str], more: &[&str]) {
     let server = Server::start(settings);
     let _publisher = Program::ffmpeg_publish(&media_file(false, 60), &server.rtmp_url("live/cam"));
@@ -76,7 +76,7 @@ fn a_viewer_is_listed_and_disconnected() {
     let (status, said, told) = run(&mut script(CHROMIUM, "viewers", &server, &["127.0.0.1"]));
     assert!(status.success() && said.trim() == "ok", "{said}{told}");
     assert!(viewer.wait(secs(20)).is_some(), "it goes on");
-    // Another stream's name does not reach it, nor one that was never there.
+    // Ids of viewers that do not exist are refused.
     let api = server.api();
     for viewer in ["0-0-0-0", "x", "0-99999-0-0"] {
         let answer = api.post(&format!("/live/rest/v2/broadcasts/cam/viewers/{viewer}/stop"), "").body;
@@ -84,7 +84,7 @@ fn a_viewer_is_listed_and_disconnected() {
     }
 }
 
-/// A player that asks again and again, until it is refused.
+/// Checks a player that polls the playlist until it is refused.
 #[test]
 fn a_viewer_of_hls_is_listed_and_disconnected() {
     let server = Server::start(&["server.workers=2"]);
@@ -149,7 +149,8 @@ fn firefox_does_the_same() {
     }
 }
 
-/// Rules of WCAG 2 A and AA, by axe: nothing serious on any page, light and dark, on a desk and on a phone.
+/// Checks the rules of WCAG 2 A and AA with axe: no page has a serious violation, in light and dark mode, on desktop
+/// and phone.
 #[test]
 fn every_page_can_be_used_by_everybody() {
     does(CHROMIUM, "axe");
@@ -158,7 +159,7 @@ fn every_page_can_be_used_by_everybody() {
 #[test]
 fn ten_thousand_broadcasts_are_pages_of_fifty() {
     let server = Server::start(&[]);
-    // Changes that come together are stored together.
+    // Creates the broadcasts concurrently, because concurrent changes are stored together, which is faster.
     std::thread::scope(|scope| {
         for part in 0..25 {
             let api = server.api();
@@ -193,7 +194,7 @@ fn shows_markup(browser: &str) {
             "endPointList": [{ "endpointUrl": "rtmp://127.0.0.1:9/a/<svg onload='globalThis.ran=1'>" }],
         });
         let made = server.api().post("/live/rest/v2/broadcasts/create", &body.to_string());
-        // An endpoint with markup is no URL.
+        // The endpoint contains markup, so it is not a valid URL.
         assert_eq!(made.status, 400, "{}", made.body);
         let body = serde_json::json!({
             "streamId": id, "name": name, "description": name, "metaData": name, "category": name, "username": name,
@@ -204,7 +205,7 @@ fn shows_markup(browser: &str) {
     assert!(status.success() && said.trim() == "ok", "{said}{told}");
 }
 
-/// With the operator logged in, in the same browser and on the same host.
+/// Checks a page of another origin while the operator is logged in, in the same browser and on the same host.
 #[test]
 fn r_34_r_44_a_page_of_another_origin_does_nothing_and_sees_nothing() {
     does(CHROMIUM, "foreign");

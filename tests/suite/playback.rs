@@ -1,5 +1,5 @@
-//! Recordings of every codec, played as stream sources over RTMP, RTSP and WebRTC: every frame is the one that was
-//! published.
+//! Recordings of every codec, played as stream sources over RTMP, RTSP and WebRTC. Every frame must be the published
+//! one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::support::{Packet, RtcClient, Server, bare_md5_by, coded_file, secs, w
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
-/// A stream: its name, its file, its codecs.
+/// A stream with its file and codecs.
 struct Film {
     name: &'static str,
     file: PathBuf,
@@ -24,7 +24,8 @@ struct Film {
     audio: Codec,
 }
 
-/// Every codec that MP4 has a place for. Players of WebRTC are not sent B-frames, so two have none.
+/// Returns films with every codec that MP4 supports. Two have no B-frames, because WebRTC viewers are not sent
+/// B-frames.
 fn films() -> Vec<Film> {
     let mut films: Vec<Film> = Vec::new();
     for (name, file) in files() {
@@ -50,7 +51,7 @@ fn films() -> Vec<Film> {
     films
 }
 
-/// A server with a recording of each film, which is played over and over as `again-{name}`.
+/// Starts a server with a recording of each film. Each recording is played again and again as `again-{name}`.
 fn cinema(films: &[Film]) -> Server {
     let server = Server::start(&[
         "app.mp4MuxingEnabled=true",
@@ -78,7 +79,8 @@ fn cinema(films: &[Film]) -> Server {
     server
 }
 
-/// `got` is an unbroken part of `all`, which may go round once: a source begins anew behind its end.
+/// Checks that `got` is an unbroken part of `all`. It may continue once at the start of `all`, because a source starts
+/// again after its end.
 fn assert_part<T: PartialEq>(all: &[T], got: &[T], what: &str) {
     let is_part = |got: &[T]| (0..all.len()).any(|at| all[at..].starts_with(got));
     let ends = (0..=got.len()).any(|end| is_part(&got[..end]) && all.starts_with(&got[end..]));
@@ -86,12 +88,12 @@ fn assert_part<T: PartialEq>(all: &[T], got: &[T], what: &str) {
     assert!(got.len() > 60 && ends, "{what}: no unbroken part of {}: {places:?}", all.len());
 }
 
-/// Sizes and hashes of the packets of a track.
+/// Returns the sizes and hashes of the packets of a track.
 fn hashes(packets: &[Packet], track: u32) -> Vec<(u64, String)> {
     packets.iter().filter(|packet| packet.0 == track).map(|packet| (packet.3, packet.4.clone())).collect()
 }
 
-/// True if RTSP carries a codec.
+/// True if our RTSP server supports the codec.
 const fn is_in_rtsp(codec: Codec) -> bool {
     !matches!(codec, Codec::Ac3 | Codec::Eac3 | Codec::Flac)
 }
@@ -112,7 +114,7 @@ fn a_recording_is_a_source_whose_players_get_every_frame_as_it_was_published() {
 
 fn play(server: &Server, Film { name, file, video, audio }: &Film) {
     let mut source = bare_md5_by(&[], Some(*video), file.to_str().unwrap(), None);
-    // A recording begins with a key frame; sound before it is not in it.
+    // A recording begins with a key frame, and does not contain earlier audio.
     let begin = source.iter().find(|packet| packet.0 == 0).unwrap().1;
     source.retain(|packet| packet.1 >= begin);
     let path = format!("live/again-{name}");
@@ -160,15 +162,15 @@ fn hear(server: &Server, Film { name, file, video, audio }: &Film) {
     }
 }
 
-/// The payloads of a file's frames from its first key frame on, with which a recording begins.
+/// Returns the payloads of a file's frames from the first key frame on, where a recording begins.
 fn source(file: &Path, kind: MediaKind) -> Vec<Bytes> {
     let bodies = bodies(file);
     let begin = frames(&bodies, MediaKind::Video)[0].0;
     frames(&bodies, kind).into_iter().filter(|frame| frame.0 >= begin).map(|frame| frame.2).collect()
 }
 
-/// The NAL units or OBUs of a frame, but for parameter sets and delimiters; of other codecs the frame. What x265 says
-/// of itself (SEI, 39) ffmpeg puts beside the parameter sets of FLV, and so it comes with them.
+/// Returns the NAL units or OBUs of a frame, without parameter sets and delimiters. For other codecs, returns the whole
+/// frame. The SEI in which x265 describes itself (type 39) is left out, because ffmpeg moves it to the parameter sets.
 fn bare(codec: Codec, payload: &Bytes) -> Vec<Vec<u8>> {
     let is_left_out = |nal: &[u8]| match codec {
         Codec::H264 => matches!(h264::nal_type(nal), 7..=9),

@@ -7,12 +7,12 @@ use crate::support::{Home, Program, Server, make_once, python, run, secs, wait_f
 
 const CHROMIUM: &str = "chromium";
 const FIREFOX: &str = "firefox";
-/// Formats that are not made without being asked for.
+/// Settings that enable the formats that are off by default.
 const ALL_FORMATS: [&str; 2] = ["app.hlsEnableLowLatency=true", "app.dashMuxingEnabled=true"];
 /// Tones of the left and the right channel, in Hz.
 const TONES: [&str; 2] = ["441", "882"];
 
-/// A film with another tone in each ear.
+/// Returns a film with different tones in the left and the right channel.
 fn film() -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media/two-tones.flv");
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -47,7 +47,7 @@ fn script(browser: &str, task: &str, server: &Server, more: &[&str]) -> Command 
     command
 }
 
-/// A task in the browsers, with a stream.
+/// Does a task in each of these browsers.
 fn does(browsers: &[&str], task: &str, server: &Server, more: &[&str]) {
     for browser in browsers {
         let (status, said, told) = run(&mut script(browser, task, server, more));
@@ -59,7 +59,7 @@ fn does(browsers: &[&str], task: &str, server: &Server, more: &[&str]) {
 fn pictures_move_over_each_technology() {
     let server = Server::start(&ALL_FORMATS);
     let _publisher = publish(&server);
-    // Firefox has no H.264 over WebRTC before it has fetched its codec.
+    // Firefox is left out for WebRTC, because it has no H.264 there until it has downloaded its codec.
     does(&[CHROMIUM], "technology", &server, &["webrtc"]);
     for technology in ["ll-hls", "hls", "dash", "flv"] {
         does(&[CHROMIUM, FIREFOX], "technology", &server, &[technology]);
@@ -76,7 +76,7 @@ fn a_viewer_goes_back_by_the_bar_and_returns_to_the_live_edge() {
     let _publisher = Program::start(&mut command);
     for path in ["cam.m3u8", "ll-hls/cam/cam__video.m3u8"] {
         let list = || server.api().get(&format!("/live/streams/{path}?dvr=true")).body;
-        // Of low latency, the multivariant playlist begins the others.
+        // With low latency, the other playlists exist only after a request for the multivariant playlist.
         server.api().get("/live/streams/ll-hls/cam/cam__master.m3u8");
         wait_for("forty seconds", secs(90), || list().matches("#EXTINF:").count() >= 40);
     }
@@ -92,12 +92,12 @@ fn stereo_stays_stereo_over_webrtc() {
     does(&[CHROMIUM], "stereo", &server, &TONES);
 }
 
-/// Firefox's own stacks of RTP and SCTP, in both roles. It pairs no address of its own with 127.0.0.1, so media is at
-/// all addresses.
+/// Checks Firefox's implementations of RTP and SCTP in both roles. The server listens at all addresses, because Firefox
+/// pairs no candidate with 127.0.0.1.
 #[test]
 fn firefox_publishes_and_plays_by_whip_and_whep_with_data_channels() {
     let mut server = Server::start(&["server.workers=2", "server.host=0.0.0.0"]);
-    // Pages of this address alone have a camera.
+    // Browsers allow a camera only to pages of this address.
     server.http.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     does(&[FIREFOX], "peers", &server, &[]);
 }
@@ -150,7 +150,7 @@ fn viewers_are_counted_by_what_players_report() {
     does(&[CHROMIUM], "events", &server, &[]);
 }
 
-/// Rules of WCAG 2 A and AA, by axe.
+/// Checks the rules of WCAG 2 A and AA with axe.
 #[test]
 fn the_player_can_be_used_by_everybody() {
     let server = Server::start(&[]);

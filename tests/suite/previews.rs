@@ -16,7 +16,7 @@ use super::support::{Home, Program, Server, raw_exchange, run, secs, wait_for};
 
 const BARS: &str = "smptebars=size=640x360:rate=30";
 
-/// The colours of the upper bars, from left to right.
+/// Colours of the upper bars of the test picture, from left to right.
 const COLOURS: [[u8; 3]; 7] =
     [[191, 191, 191], [191, 191, 0], [0, 191, 191], [0, 191, 0], [191, 0, 191], [191, 0, 0], [0, 0, 191]];
 
@@ -42,7 +42,7 @@ fn publish(server: &Server, id: &str) -> Program {
     Program::start(&mut command)
 }
 
-/// An answer with its bytes.
+/// An answer with a binary body.
 struct Fetched {
     status: u16,
     head: String,
@@ -64,7 +64,7 @@ impl Fetched {
     }
 }
 
-/// A picture as rows of RGB.
+/// Decodes a picture with ffmpeg. Returns its rows of RGB.
 fn pixels(home: &Path, file: &[u8]) -> Vec<u8> {
     let (coded, plain) = (home.join("picture"), home.join("picture.rgb"));
     fs::write(&coded, file).unwrap();
@@ -85,7 +85,7 @@ fn assert_bars(home: &Path, file: &[u8], (width, height): (usize, usize)) {
     }
 }
 
-/// The processes that make pictures for a server.
+/// Returns the ids of the processes that make pictures for a server.
 fn helpers(server: &Server) -> Vec<u32> {
     let own = |id: &u32| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
@@ -110,11 +110,11 @@ fn pictures_of_a_live_stream_show_it_and_are_made_once_a_period() {
     let png = Fetched::of(&server, "/live/previews/s.png", "");
     assert_eq!((png.status, png.field("content-type")), (200, Some("image/png")));
     assert_bars(home.path(), &png.bytes, (320, 180));
-    // The period is not over: it is the same picture, which a client that has it is not sent again.
+    // Within the period of previews, the picture stays the same, so a client that already has it gets 304.
     let tag = format!("If-None-Match: {}\r\n", png.field("etag").unwrap());
     assert_eq!(Fetched::of(&server, "/live/previews/s.png", &tag).status, 304);
     assert!(png.field("cache-control").unwrap().starts_with("max-age="), "{}", png.head);
-    // A request for pictures is no viewer, and streams that are not live have no pictures.
+    // A request for a picture does not count as a viewer. Streams that are not live have no pictures.
     assert_eq!(api.broadcast("live", "s").unwrap()["hlsViewerCount"], 0);
     assert_eq!(api.get("/live/previews/other.png").status, 404);
     wait_for("both pictures in the figures", secs(30), || {
@@ -125,7 +125,7 @@ fn pictures_of_a_live_stream_show_it_and_are_made_once_a_period() {
     assert_eq!((snapshot.status, &snapshot.bytes), (200, &jpeg.bytes));
     assert_eq!(api.get("/live/rest/v2/broadcasts/other/snapshot").status, 404);
     assert_eq!(api.get("/nothing/rest/v2/broadcasts/s/snapshot").status, 404);
-    // No other place has them, and nobody gets above the folder.
+    // Pictures are not served under other paths.
     assert_eq!(api.get("/live/streams/previews/s.png").status, 404);
 }
 
@@ -181,7 +181,7 @@ fn a_process_that_is_killed_is_replaced_and_has_no_rights() {
         line.split_whitespace().nth(1).unwrap().to_owned()
     };
     assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".to_owned(), "2".to_owned()));
-    // The socket, its copy, and /dev/null twice.
+    // The process has four open files: its socket, a copy of it, and /dev/null twice.
     assert_eq!(fs::read_dir(format!("/proc/{}/fd", first[0])).unwrap().count(), 4);
     assert_eq!(fs::read(format!("/proc/{}/environ", first[0])).unwrap(), b"");
     let limits = fs::read_to_string(format!("/proc/{}/limits", first[0])).unwrap();
@@ -196,7 +196,7 @@ fn a_process_that_is_killed_is_replaced_and_has_no_rights() {
     });
 }
 
-/// The process alone, driven over its socket.
+/// The process that makes pictures, without a server. The test sends requests to its socket.
 struct Worker {
     child: Child,
     socket: UnixStream,
@@ -210,7 +210,7 @@ impl Worker {
         Self { child: command.stderr(Stdio::null()).spawn().unwrap(), socket }
     }
 
-    /// The answer; `None` if the process has died of the request.
+    /// Sends a request and returns the answer; `None` if the process has died.
     fn ask(&mut self, request: &Request) -> Option<Result<Bytes, Error>> {
         self.socket.write_all(&request.write().unwrap()).ok()?;
         let mut head = [0; HEAD_BYTES];
@@ -236,7 +236,7 @@ impl Drop for Worker {
 
 const SHAPE: Shape = Shape { format: Format::Png, width: 320, height: 480, quality: 75 };
 
-/// A picture of bars as ffmpeg codes it with these options.
+/// Returns a picture of bars, encoded by ffmpeg with these options.
 fn bars_by(file: &Path, options: &[&str]) -> Vec<u8> {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", BARS, "-frames:v", "1"]);
@@ -245,7 +245,7 @@ fn bars_by(file: &Path, options: &[&str]) -> Vec<u8> {
     fs::read(file).unwrap()
 }
 
-/// A key frame of x264 with these options.
+/// Returns a request with a key frame that x264 has encoded with these options.
 fn key_frame(home: &Path, options: &[&str]) -> Request {
     let annex_b =
         bars_by(&home.join("frame.h264"), &[&["-c:v", "libx264"], options, &["-f", "h264"]].concat());
@@ -277,7 +277,7 @@ fn a_key_frame_of_vp8_is_a_picture() {
     let home = Home::new();
     let coded = ["-c:v", "libvpx", "-b:v", "4M", "-pix_fmt", "yuv420p", "-f", "ivf"];
     let ivf = bars_by(&home.path().join("frame.ivf"), &coded);
-    // A header of 32 bytes, then 12 before the frame.
+    // In an IVF file, a header of 32 bytes and a frame header of 12 bytes precede the frame.
     let payload = Bytes::from(ivf).slice(44..);
     let request = Request { config: CodecConfig::Vp8(vp8::Config::default()), payload, shape: SHAPE };
     let made = Worker::start().ask(&request).unwrap().unwrap();
@@ -291,7 +291,7 @@ fn hostile_key_frames_leave_the_process_bounded() {
     let mut worker = Worker::start();
     assert_bars(home.path(), &worker.ask(&good).unwrap().unwrap(), (320, 180));
     let base_kb = worker.peak_kb("VmPeak:");
-    // A parameter set in the key frame that says 16384x16384, in place of the one that was looked at.
+    // The key frame contains a parameter set of 16384x16384, which replaces the parameter set whose size was checked.
     let giant = giant_set();
     assert_eq!(h264::picture_size(&giant), Ok((16_384, 16_384)));
     let mut payload = Vec::from(u32::try_from(giant.len()).unwrap().to_be_bytes());
@@ -321,7 +321,7 @@ fn hostile_key_frames_leave_the_process_bounded() {
     assert_bars(home.path(), &worker.ask(&good).unwrap().unwrap(), (320, 180));
 }
 
-/// A sequence parameter set of 16384x16384: 1024 macroblocks each way.
+/// Returns a sequence parameter set of 16384x16384: 1024 macroblocks in each direction.
 fn giant_set() -> Vec<u8> {
     let mut bits = String::new();
     let golomb = |value: u32| {

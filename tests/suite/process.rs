@@ -1,4 +1,4 @@
-//! The process: its one line, its exit codes, its files and settings, its end, and life without descriptors.
+//! The process: its ready line, exit codes, files, settings, end, and its behaviour without free descriptors.
 
 mod confined;
 mod drain;
@@ -24,7 +24,7 @@ fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_millstream"))
 }
 
-/// Runs a command that must end by itself; `timeout` only detects one that does not.
+/// Runs a command that must end by itself. The time limit only detects one that does not.
 fn output_of(command: &Command) -> Output {
     let mut limited = Command::new("timeout");
     limited.args(["--signal=KILL", "30"]).arg(command.get_program()).args(command.get_args());
@@ -36,7 +36,7 @@ fn output_of(command: &Command) -> Output {
     limited.stdin(Stdio::null()).output().unwrap()
 }
 
-/// The line of a start that failed. Lines of the log may stand around it: they come from another thread.
+/// Returns the line that a failed start prints. Log lines of another thread may precede and follow it.
 fn failed_start(output: &Output, code: i32) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -51,7 +51,7 @@ fn failed_start(output: &Output, code: i32) -> String {
     ours[0].to_owned()
 }
 
-/// The line of a refusal, which is all there is on standard error.
+/// Returns the line of a refusal, which must be the only line on standard error.
 fn refusal(output: &Output) -> String {
     let line = failed_start(output, 2);
     assert_eq!(String::from_utf8_lossy(&output.stderr), format!("{line}\n"));
@@ -72,8 +72,7 @@ fn an_idle_server_has_no_threads_for_jobs() {
     let names: Vec<String> = names.collect();
     let of_class =
         |name: &&String| Class::ALL.iter().any(|class| name.starts_with(&format!("{}-", class.name())));
-    // Two have looked at the start for what an earlier life has left unfinished, and for files that viewers could go
-    // back in.
+    // These threads have looked at the start for recordings and DVR files that an earlier run has left.
     let is_of_start = |name: &&String| name.trim_end() == "recording-1" || name.starts_with("file-sync-");
     let others = names.iter().filter(|name| !is_of_start(name));
     assert_eq!(others.into_iter().find(of_class), None, "{names:?}");
@@ -100,12 +99,12 @@ fn the_ready_line_is_all_of_standard_output() {
     assert_eq!(ready["pid"], child.id());
     assert_eq!(ready["version"], env!("CARGO_PKG_VERSION"));
     assert!(ready["rtsp"].is_string() && ready["rtsps"].is_string());
-    // A port of each worker.
+    // The ready line contains the WebRTC port of each worker.
     let of_workers = ready["webrtc"].as_array().unwrap();
     let is_port =
         |value: &serde_json::Value| value.as_str().is_some_and(|text| text.parse::<SocketAddr>().is_ok());
     assert!(!of_workers.is_empty() && of_workers.iter().all(is_port), "{of_workers:?}");
-    // The listeners that it names listen, and are busy for a moment; nothing of that is printed.
+    // The listeners in the ready line accept connections. Using them prints nothing further.
     for name in ["http", "https", "rtmp", "rtmps"] {
         let address: SocketAddr = ready[name].as_str().unwrap().parse().unwrap();
         assert!(address.ip().is_loopback() && address.port() != 0 && is_listening(address));
@@ -142,7 +141,7 @@ fn c_03_a_port_in_use_ends_with_1_and_leaves_nothing_listening() {
         assert!(line.contains(&format!("{used}: cannot listen at 127.0.0.1:{port}")), "{line}");
         assert!(!is_listening(free), "half a server was started");
     }
-    // The store was let go of.
+    // The failed starts have released the store.
     let mut server = Server::start_in(&folder, &[]);
     assert_eq!(server.api().get("/live/rest/v2/version").status, 200);
     assert!(server.terminate().success());
@@ -165,7 +164,7 @@ fn c_03_a_store_held_by_a_running_server_ends_with_1() {
     assert!(!is_listening(free));
     let deep = output_of(program().args(["check-config", "--deep", "--home"]).arg(&folder));
     assert!(failed_start(&deep, 1).contains("in use by another process"));
-    // The first goes on.
+    // The first server continues to run.
     assert_eq!(create("after"), 200);
     assert!(server.terminate().success());
 }
@@ -222,10 +221,10 @@ fn c_03_usage_and_configuration_end_with_2_and_one_line() {
         let output = output_of(program().current_dir(home.path()).args(usage));
         refusal(&output);
     }
-    // A home that cannot be made.
+    // The home cannot be created.
     fs::write(&nowhere, "a file").unwrap();
     assert!(refusal(&output_of(program().arg("--home").arg(&nowhere))).contains("nowhere"));
-    // The same, as check-config sees it.
+    // `check-config` refuses invalid settings, too.
     let output = output_of(program().args(["check-config", "--set", "http.port=x", "--home"]).arg(&folder));
     assert!(refusal(&output).contains("http.port"));
 }
@@ -234,7 +233,7 @@ fn c_03_usage_and_configuration_end_with_2_and_one_line() {
 fn c_04_the_home_is_made_with_its_layout_and_closed_to_others() {
     let home = Home::new();
     let folder = home.path().join("home");
-    // A folder that somebody else made too open is closed.
+    // If the folder has too permissive a mode, the server corrects the mode.
     fs::create_dir_all(folder.join("data")).unwrap();
     fs::set_permissions(folder.join("data"), fs::Permissions::from_mode(0o755)).unwrap();
     let mut server = Server::start_in(&folder, &[]);
@@ -250,7 +249,7 @@ fn c_04_the_home_is_made_with_its_layout_and_closed_to_others() {
     for path in ["log/millstream.log", "webapps/live/streams", "webapps/LiveApp/streams"] {
         assert!(folder.join(path).exists(), "{path}");
     }
-    // Nothing else, and nothing half written.
+    // There are no other files, and no partly written ones.
     let mut names: Vec<_> = fs::read_dir(&folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -1,5 +1,5 @@
-//! The server behind real proxies: nginx, which ends TLS and puts it into a folder, and HAProxy, which speaks the PROXY
-//! protocol.
+//! The server behind real proxies: nginx, which terminates TLS and maps the server to a folder, and HAProxy with the
+//! PROXY protocol.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -32,7 +32,7 @@ impl Proxy {
         Self { _program: program, home }
     }
 
-    /// nginx in front of the HTTP port: over TLS in the folder `/h`, and in the clear as its manual has it.
+    /// Starts nginx in front of the HTTP port: with TLS under the path `/h`, and without TLS as in nginx's manual.
     fn nginx(server: &Server, tls: SocketAddr, plain: SocketAddr) -> Self {
         let conf = server.home().join("home/conf");
         let (conf, http) = (conf.display(), server.http);
@@ -49,7 +49,7 @@ impl Proxy {
         Self::start("nginx", &["-e", "stderr", "-c"], &config, tls)
     }
 
-    /// HAProxy in front of the ports of HTTP, HTTPS and RTMP.
+    /// Starts HAProxy in front of the ports of HTTP, HTTPS and RTMP.
     fn haproxy(server: &Server, [http, https, rtmp]: [SocketAddr; 3]) -> Self {
         let mut config =
             "defaults\n mode tcp\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n".to_owned();
@@ -65,7 +65,7 @@ impl Proxy {
     }
 }
 
-/// Status, head and body of what curl is answered.
+/// Runs curl. Returns the status, head and body of the answer.
 fn curl(args: &[&str]) -> (u16, String, String) {
     let (_, out, err) = run(Command::new("curl").args(["-ski", "--max-time", "20"]).args(args));
     let (head, body) = out.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{args:?}: {out} {err}"));
@@ -102,7 +102,8 @@ fn sessions_and_the_panel_work_in_a_folder_behind_nginx_that_ends_tls() {
     let (status, head, _) = curl(&[&format!("{base}/live?id=x")]);
     assert_eq!((status, field(&head, "location")), (301, "live/?id=x"));
 
-    // The panel: its page and all that it loads, a login, a write by its cookie.
+    // The panel works through the proxy: its page, the files that the page loads, a login, and a change with the
+    // cookie.
     let (status, _, page) = curl(&[&format!("{base}/")]);
     assert_eq!(status, 200);
     let files: Vec<&str> =
@@ -150,7 +151,7 @@ fn a_viewer_behind_nginx_is_one_viewer_and_a_limit_of_one_admits_it() {
         let (playlist, jar) = (format!("http://{plain}/live/streams/a.m3u8"), nginx.home.path().join("jar"));
         let jar = jar.to_str().unwrap();
         for _ in 0..12 {
-            // nginx has no kept connections: each request may come to another worker.
+            // nginx opens a new connection for each request, so another worker may get it.
             assert_eq!(curl(&["-A", "player", "-b", jar, "-c", jar, &playlist]).0, 200);
         }
         let count = || server.api().broadcast("live", "a").unwrap()["hlsViewerCount"].as_u64().unwrap();
@@ -201,7 +202,7 @@ fn r_20_what_does_not_begin_with_a_header_of_a_trusted_proxy_is_closed() {
         );
     }
     assert!(raw_exchange(server.rtmp, &[3; 1537]).is_empty());
-    // Byte by byte, and the request in the same stream behind.
+    // Sends the PROXY header byte by byte, and then a request on the same connection.
     let mut slow = TcpStream::connect(server.http).unwrap();
     slow.set_nodelay(true).unwrap();
     for byte in HEADER {
@@ -211,7 +212,7 @@ fn r_20_what_does_not_begin_with_a_header_of_a_trusted_proxy_is_closed() {
     let mut answer = Vec::new();
     slow.read_to_end(&mut answer).unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
-    // RTSP has none, and is none of the listeners that are named.
+    // The RTSP listener expects no PROXY header, because the setting does not list it.
     assert!(
         raw_exchange(server.rtsp.unwrap(), b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n")
             .starts_with(b"RTSP/1.0 200")

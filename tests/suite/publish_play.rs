@@ -1,4 +1,5 @@
-//! The main job: what real encoders publish is what real players get, byte for byte and millisecond for millisecond.
+//! The main task of the server: players get what encoders publish, with the same bytes and the same times, tested with
+//! real programs.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,19 +24,22 @@ pub(super) fn is_broadcasting(server: &Server, id: &str) -> bool {
     server.api().broadcast("live", id).is_some_and(|broadcast| broadcast["status"] == "broadcasting")
 }
 
-/// Every packet that was played equals one of the source, in unbroken order per track, with the same distances.
+/// Checks that the played packets of each track are an unbroken sequence of the source's packets, with the same time
+/// differences.
 pub fn assert_equal_from_first_key_frame(source: &[Packet], played: &[Packet]) {
     for track in 0..2 {
         assert_track_equal((track, source), (track, played));
     }
 }
 
-/// Every packet that was played of a track equals one of the source, in unbroken order, with the same distances.
+/// Checks that the played packets of a track are an unbroken sequence of the source's packets, with the same time
+/// differences.
 pub fn assert_track_equal(source: (u32, &[Packet]), played: (u32, &[Packet])) {
     assert_track_within(0, source, played);
 }
 
-/// The same, but times may differ by so many milliseconds: clocks of 90 kHz and 1 kHz round.
+/// Like [`assert_track_equal`], but times may differ by `tolerance` milliseconds, because clocks of 90 kHz and 1 kHz
+/// round differently.
 pub fn assert_track_within(
     tolerance: i64,
     (track, source): (u32, &[Packet]),
@@ -45,7 +49,7 @@ pub fn assert_track_within(
         |packets: &[Packet], track: u32| packets.iter().filter(|p| p.0 == track).cloned().collect::<Vec<_>>();
     let (source, played) = (of_track(source, track), of_track(played, played_as));
     assert!(played.len() > 60, "track {track}: {} packets played", played.len());
-    // Silence repeats itself: the start is where the most packets in a row agree.
+    // Packets of silence are all equal, so the start is the position at which all played packets match.
     let hashes = |packets: &[Packet]| packets.iter().map(|p| (p.3, p.4.clone())).collect::<Vec<_>>();
     let (all, got) = (hashes(&source), hashes(&played));
     let start = (0..all.len())
@@ -76,7 +80,8 @@ fn gstreamer_publishes_and_ffmpeg_plays_the_same() {
     let file = media_file(false, 12);
     let server = Server::start(&[]);
     let url = server.rtmp_url("live/gst");
-    // Its muxer stamps anew, and not the same in every run: what is compared is what this run sent.
+    // GStreamer's muxer assigns new timestamps that differ between runs, so the result is compared with the bytes that
+    // were sent in this run.
     let sent = server.home().join("sent.flv");
     let mut publisher = Program::start(&mut gst_publish(&file, &url, &sent));
     wait_for("the stream", secs(20), || is_broadcasting(&server, "gst"));
@@ -104,7 +109,7 @@ fn ffmpeg_publishes_and_gstreamer_plays_the_same() {
     }
 }
 
-/// Publishes a file in real time, and keeps what is sent in another.
+/// Publishes a file in real time, and writes the sent bytes to another file.
 fn gst_publish(file: &Path, url: &str, sent: &Path) -> Command {
     let mut command = Command::new("gst-launch-1.0");
     command.args(["-q", "filesrc", &format!("location={}", file.display()), "!", "flvdemux", "name=d"]);
@@ -124,11 +129,12 @@ fn a_viewer_on_another_worker_gets_the_same() {
     let _publisher = Program::ffmpeg_publish(&file, &url);
     wait_for("the stream", secs(20), || is_broadcasting(&server, "mirrored"));
     let source = source_packets(&file);
-    // The kernel spreads connections over workers by their ports: of six viewers some are elsewhere.
+    // The kernel distributes connections over the workers by port, so of six viewers some are on another worker than
+    // the publisher.
     let viewers: Vec<_> = (0..6)
         .map(|_| {
             let url = url.clone();
-            // ffmpeg counts from the stream's zero, and the viewer may come some seconds later.
+            // ffmpeg counts the seconds from the stream's time zero, and the viewer may start some seconds later.
             std::thread::spawn(move || frame_md5(&url, Some(6)))
         })
         .collect();
@@ -237,7 +243,7 @@ fn a_publisher_that_returns_within_the_grace_keeps_its_viewers() {
         second.send_configs().unwrap();
         let mut source = netsim::MediaSource::new(&crypto::Seed::from_number(round + 100));
         crate::support::publish_synthetic(&mut second, &mut source, 100).unwrap();
-        // The clock goes on where it stood, on the same connection.
+        // On the same connection, the timestamps continue after the last one.
         let mut last = before.timestamp;
         wait_for("the second publisher's media", secs(10), || {
             let message = viewer.next_media(secs(5)).unwrap();

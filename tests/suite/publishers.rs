@@ -1,4 +1,5 @@
-//! Odd publishers: a table of what real encoders, cameras and browsers send, and of what every viewer must get of it.
+//! Unusual publishers: a table of oddities that real encoders, cameras and browsers have, and of the media that every
+//! viewer must get nevertheless.
 //!
 //! The same generator makes all media ([`units`]). The oddity of a row changes the clocks, the units, or the messages,
 //! packets and bytes of a protocol. Each row runs over each of its protocols in the simulation of the whole server,
@@ -43,7 +44,7 @@ pub enum Oddity {
     Rtsp(fn(&mut rtsp::Plan)),
 }
 
-/// An oddity.
+/// A row of the table: an oddity, the protocols to which it applies, and the expected results.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     pub name: &'static str,
@@ -64,33 +65,33 @@ pub enum Timed {
 
 /// Reads the segments of a stream that has ended.
 type Player = fn(&mut World) -> Result<Log, String>;
-/// A further expectation.
+/// An additional check of an outcome.
 pub type Check = fn(&Outcome) -> Result<(), String>;
 
-/// The expectation of a row.
+/// Expected results of a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Gets {
-    /// Pictures and sounds that a viewer may miss.
+    /// Numbers of pictures and of audio units that a viewer may miss.
     pub lost: [usize; 2],
-    /// Pictures are shown in another order than they are sent in. Browsers cannot do that: viewers over WebRTC may miss
-    /// some.
+    /// True if pictures are shown in another order than they are sent. Browsers do not support this, so WebRTC viewers
+    /// may miss pictures.
     pub reorders: bool,
-    /// Viewers that may miss all sound: it comes when they have chosen their tracks.
+    /// Viewers that may miss all audio, because the audio begins after they have selected their tracks.
     pub soundless: &'static [Over],
-    /// Kinds of clock faults that are counted, and no others. `*`: any.
+    /// Kinds of clock faults that the server must count; it must count no others. `*` allows any kind.
     pub told: &'static [&'static str],
-    /// The same where RTP has no common clock of all tracks.
+    /// Replaces `told` for RTP without a common clock of all tracks.
     pub told_by_rtp: Option<&'static [&'static str]>,
-    /// No time is off by more milliseconds.
+    /// Maximum error of timestamps in milliseconds, or `None` for no limit.
     pub exact: Option<i64>,
-    /// The publisher is refused, or ended, and hears this.
+    /// Text with which the publisher must be refused or ended.
     pub refused: Option<&'static str>,
     pub timed: Timed,
-    /// Anything else.
+    /// Additional check.
     pub check: Option<Check>,
 }
 
-/// Everything, with even times.
+/// Viewers get all units, with regular timestamps.
 pub const ALL: Gets = Gets {
     lost: [0, 0],
     reorders: false,
@@ -103,7 +104,7 @@ pub const ALL: Gets = Gets {
     check: None,
 };
 
-/// Everything, and no time is off by more than a rounding.
+/// Viewers get all units, and timestamps have only rounding errors.
 pub const EXACT: Gets = Gets { exact: Some(5), ..ALL };
 
 impl Gets {
@@ -127,7 +128,7 @@ impl Gets {
         Self { soundless: viewers, ..self }
     }
 
-    /// No time is off by more milliseconds.
+    /// Sets the maximum error of timestamps, in milliseconds.
     pub const fn exactly(self, ms: i64) -> Self {
         Self { exact: Some(ms), ..self }
     }
@@ -136,7 +137,7 @@ impl Gets {
         Self { timed: Timed::Not, ..self }
     }
 
-    /// Only order and speed are judged.
+    /// Judges only the order and the speed of timestamps.
     pub const fn paced(self) -> Self {
         Self { timed: Timed::Pace, ..self }
     }
@@ -146,30 +147,30 @@ impl Gets {
     }
 }
 
-/// A publisher that hears this.
+/// Expects that the publisher is refused with this text.
 pub const fn refused(why: &'static str) -> Gets {
     Gets { refused: Some(why), ..ALL }
 }
 
-/// Rows that fail today, with the reason.
+/// Rows and protocols that are known to fail, with the reason.
 const OPEN: &[(&str, Over, &str)] = &[];
 
 /// The name of the stream of a row.
 const STREAM: &str = "odd";
 /// Time for which the publisher is live before the viewers come.
 const JOIN_MS: u64 = 1_000;
-/// Viewers that keep times.
+/// Kinds of viewers that record timestamps.
 const TIMED: [Over; 3] = [Over::Rtmp, Over::Srt, Over::Rtsp];
 /// Players of segments.
 const PLAYERS: [(Kind, Player); 2] =
     [(Kind::Hls, playlists::of_transport_stream), (Kind::LowLatency, playlists::of_renditions)];
-/// Viewers whose units are counted.
+/// Kinds of viewers for which units are only counted.
 const COUNTED: [Over; 2] = [Over::Flv, Over::WebRtc];
 
 /// Playlists that hold the whole stream of a row.
 const SEGMENTS: [(&str, &str); 2] = [("hlsEnableLowLatency", "true"), ("hlsListSize", "40")];
 
-/// The clean stream beside it.
+/// A publisher without oddities on the same worker, and its viewer.
 struct Bystander {
     publisher: Id,
     viewer: Id,
@@ -209,7 +210,7 @@ fn run(row: &Row, over: Over) -> Result<(), String> {
         change(&mut sent);
     }
     if matches!(over, Over::Rtsp | Over::WebRtc) && publisher.reports == Reports::Absent {
-        // Only their arrival says how the sources lie to each other.
+        // Without a common clock, only the arrival times show how the tracks relate to each other.
         publisher.offsets = vec![0; 2];
     }
     let mut world = World::new(1, 1, &SEGMENTS);
@@ -286,13 +287,13 @@ fn run(row: &Row, over: Over) -> Result<(), String> {
     bystander.check(&world)
 }
 
-/// Milliseconds from the publisher's consent to a viewer's.
+/// Returns the milliseconds from the publisher's acceptance to the viewer's.
 fn joined(world: &World, viewer: Id, began: Instant) -> i64 {
     let ready = world.story(viewer).ready.unwrap_or(began);
     i64::try_from(ready.saturating_duration_since(began).as_millis()).unwrap()
 }
 
-/// The publisher of a row.
+/// Adds the publisher of a row.
 fn publish(
     world: &mut World,
     over: Over,
@@ -338,7 +339,7 @@ fn publish(
     }
 }
 
-/// A viewer that keeps times.
+/// Adds a viewer that records timestamps.
 fn watch(world: &mut World, over: Over, log: Shared) -> Id {
     let (now, seed) = (world.instant(), world.client_seed());
     match over {
@@ -348,7 +349,7 @@ fn watch(world: &mut World, over: Over, log: Shared) -> Id {
     }
 }
 
-/// The body of an answer.
+/// Sends a request, and returns the body of the answer.
 fn ask(world: &mut World, head: &str) -> String {
     let id = world.request(head, "");
     world.run_until("an answer", secs(2), |world| world.answer(id).is_some());
@@ -356,7 +357,8 @@ fn ask(world: &mut World, head: &str) -> String {
     answer.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned())
 }
 
-/// Runs the rows of a protocol, or those with `MILLSTREAM_ROW` in their names; panics with all that fail.
+/// Runs the rows of a protocol; if `MILLSTREAM_ROW` is set, only those whose names contain it. Panics with a list of
+/// all rows that fail.
 fn run_all(rows: &[Row], over: Over) {
     let only = std::env::var("MILLSTREAM_ROW").unwrap_or_default();
     let (mut ran, mut failed) = (0, Vec::new());

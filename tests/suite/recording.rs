@@ -1,4 +1,4 @@
-//! Recordings and the files that can be played.
+//! Tests recordings, and their playback over HTTP and as sources of other servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn is_broadcasting(server: &Server) -> bool {
     crate::publish_play::is_broadcasting(server, "cam")
 }
 
-/// Publishes the file once.
+/// Publishes the file once, at its own rate.
 fn publish(server: &Server, file: &Path) -> Program {
     let mut command = Command::new("ffmpeg");
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(file);
@@ -69,7 +69,7 @@ fn a_stream_is_recorded_and_played_from_its_file() {
         assert_eq!(vod["fileSize"].as_u64(), Some(fs::metadata(&path).unwrap().len()));
         let duration = vod["duration"].as_i64().unwrap();
         assert!((11_000..13_000).contains(&duration), "{duration}");
-        // Every packet from the first key frame on is there, and nothing else, in the file and over HTTP.
+        // The file, also when downloaded over HTTP, contains exactly the packets from the first key frame on.
         let mut published = source_packets(&source);
         published.drain(..published.iter().position(|packet| packet.0 == 0).unwrap());
         for from in [path.to_str().unwrap(), &format!("http://{}/live/streams/cam.mp4", server.http)] {
@@ -117,7 +117,7 @@ fn a_call_begins_and_ends_a_recording() {
     let vod = server.api().get(&format!("{VODS}/{}", begun["dataId"].as_str().unwrap())).json();
     assert_eq!(vod["filePath"], "streams/my file_..x.mp4");
     assert!(is_broadcasting(&server), "the stream goes on");
-    // A second one of the same name has a number.
+    // The name of a second file with the same name ends in a number.
     call("true?fileName=my%20file%2F..x.mp4");
     wait_for("the file", secs(10), || file(&server, "my file_..x_1.mp4.tmp_extension").exists());
     call("false");
@@ -160,7 +160,7 @@ fn a_recording_survives_the_server() {
     assert!(status.success() && errors.is_empty(), "{errors}");
 }
 
-/// Latest presentation time in a file, in seconds, of the packets that ffprobe lists.
+/// Returns the latest presentation time of the packets that ffprobe lists for a file, in seconds.
 fn media_seconds(path: &Path) -> f64 {
     let arguments =
         ["-v", "quiet", "-select_streams", "v", "-show_entries", "packet=pts_time", "-of", "csv=p=0"];
@@ -174,7 +174,7 @@ fn every_codec_is_recorded_and_played_from_its_file() {
     let settings = ["app.mp4MuxingEnabled=true", "app.audio.toAac=false", "app.publisherGraceMs=0"];
     let (server, other) = (Server::start(&settings), Server::start(&settings[1..]));
     let mut files = files();
-    // MP4 has a place for every codec but this one.
+    // Recordings are MP4 files, which can contain every codec of these files except this one.
     files.retain(|(name, _)| *name != "pcma");
     let publishers: Vec<_> = files.iter().map(|(name, file)| publish_coded(&server, name, file)).collect();
     wait_for("all to be recorded", secs(60), || vods(&server).len() == files.len());
@@ -186,7 +186,7 @@ fn every_codec_is_recorded_and_played_from_its_file() {
         let count = |packets: &[Packet]| packets.iter().filter(|packet| packet.0 == 0).count();
         assert_eq!(count(&recorded), count(&source), "{name}");
         (0..2).for_each(|track| assert_track_within(1, (track, &source), (track, &recorded)));
-        // Pulled by another server, and played from there.
+        // Another server pulls the recording as a stream source, and players play that stream.
         let body = format!(r#"{{"streamId":"{name}","type":"streamSource","streamUrl":"{url}"}}"#);
         let made = other.api().post("/live/rest/v2/broadcasts/create?autoStart=true", &body).json();
         assert_eq!(made["success"], true, "{made}");
@@ -197,7 +197,7 @@ fn every_codec_is_recorded_and_played_from_its_file() {
             std::thread::spawn(move || frame_md5_by(&ffmpeg9(), options, &url, Some(4)))
         });
         for played in players.map(|player| player.join().unwrap()) {
-            // The file is read ahead, and begins anew at its end.
+            // The source may be in the middle of the file when the player joins, and starts again at the file's end.
             for track in 0..2 {
                 let of_track = |packets: &[Packet]| -> Vec<_> {
                     packets.iter().filter(|p| p.0 == track).map(|p| (p.3, p.4.clone())).collect()
@@ -241,7 +241,7 @@ fn files_have_a_length_and_old_ones_go() {
     ]);
     let source = media_file(false, 12);
     let _publisher = publish(&server, &source);
-    // Names that are free again are taken again.
+    // New files reuse the names of removed ones, so removals are counted in the log.
     let removed = || server.log().matches("old recording removed").count();
     wait_for("two to be removed", secs(30), || removed() >= 2);
     wait_for("all to be removed", secs(60), || {

@@ -1,6 +1,6 @@
-//! The REST API beside the server that it is modelled on: calls that were put to Ant Media Server 4.0, in their order,
-//! with what it answered, are put to this server. An answer that differs must be a row of docs/deviations.md, and every
-//! row there must be used, by as many calls as it says.
+//! Compares the REST API with the server that it is modelled on. Makes calls to this server that were recorded with
+//! Ant Media Server 4.0, in the same order, and compares the answers. Each difference must be listed in a row of
+//! docs/deviations.md, and each row must be used by exactly as many calls as it states.
 
 mod accepted;
 mod compare;

@@ -1,5 +1,5 @@
-//! The API as its clients call it: the rows of the seed document that this server has, over real connections, with a
-//! real stream behind the figures.
+//! Tests the REST API as its clients use it: the calls of the seed document that this server supports, over real
+//! connections, with a real stream whose statistics are checked.
 
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ fn stop_and_delete_end_a_live_stream_at_once() {
         };
         assert_eq!(reply.json()["success"], true);
         wait_for("the viewer to be told", secs(3), || !viewer.is_playing());
-        // The id is free at once.
+        // Another publisher may use the id immediately.
         let next = Publisher::start(server.rtmp, "live", id);
         next.stop();
     }

@@ -1,5 +1,5 @@
-//! Restreaming: into nginx, into another application of the same server, and into targets that are dead, slow or
-//! hostile. The stream beside it loses nothing.
+//! Tests restreaming to nginx, to another application of the same server, and to targets that are dead, slow or
+//! hostile. Other streams lose nothing meanwhile.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use crate::support::{
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
-/// Creates a broadcast with one endpoint; the endpoint's id.
+/// Creates a broadcast with one endpoint, and returns the endpoint's id.
 fn create_with_endpoint(server: &Server, id: &str, url: &str) -> String {
     server.api().post(&format!("{BROADCASTS}/create"), &format!(r#"{{"streamId":"{id}"}}"#));
     add_endpoint(server, id, url)
@@ -56,7 +56,7 @@ fn u_01_into_nginx_stopped_and_started_again() {
         });
         std::thread::sleep(outage);
         nginx.resume();
-        // The promise is 5 s; the limit here is for a busy machine, the figure is in the notes of the release.
+        // The server promises 5 s, but the machine may be busy. The release notes state the measured time.
         wait_for("the push to come back", secs(15), || endpoint_status(&server, "s1") == "broadcasting");
     }
     let player = Player::start(nginx.address, "live", "copy");
@@ -95,7 +95,7 @@ fn into_another_server_over_rtsp_and_back_after_its_restart() {
             target = Server::start_in(&path, &settings);
         }
     }
-    // Pushes to a stream that is there, and to the stream itself, are refused.
+    // A push from a stream to itself is refused.
     let own = server.rtsp_url("live/s1");
     let reply =
         server.api().post(&format!("{BROADCASTS}/s1/rtmp-endpoint"), &format!(r#"{{"rtmpUrl":"{own}"}}"#));
@@ -118,7 +118,7 @@ fn u_34_into_another_application_of_the_same_server_and_never_into_itself() {
             .post(&format!("{BROADCASTS}/s1/rtmp-endpoint"), &format!(r#"{{"rtmpUrl":"{url}"}}"#));
         assert_eq!(reply.json()["success"], false, "{url}");
     }
-    // A circle over two streams is only seen at run time: the second push is refused, nothing grows.
+    // A circle of two streams is only noticed when the second push connects. It is refused, so nothing grows.
     let reply = server.api().post(
         "/LiveApp/rest/v2/broadcasts/copy/rtmp-endpoint",
         &format!(r#"{{"rtmpUrl":"{}"}}"#, server.rtmp_url("live/s1")),
@@ -130,8 +130,8 @@ fn u_34_into_another_application_of_the_same_server_and_never_into_itself() {
     });
 }
 
-/// A rule for publishers of this machine does not mean those that a tenant orders by an endpoint, whatever the protocol
-/// and the name.
+/// Checks that a rule that allows publishers of this machine does not allow pushes from endpoints of another
+/// application, with any protocol and host name.
 #[test]
 fn u_39_a_push_into_another_application_does_not_count_as_from_this_machine() {
     let server = Server::start(&["server.workers=2", "app.allowedPublisherCIDR=127.0.0.1/32"]);
@@ -155,7 +155,7 @@ fn u_39_a_push_into_another_application_does_not_count_as_from_this_machine() {
         });
         assert!(server.api().broadcast("LiveApp", id).is_none(), "{id}");
     }
-    // The same application's own is no stranger, nor is who comes from this machine otherwise.
+    // Allowed are a push within the same application, and a publisher on this machine that is no push.
     wait_for("the copy", secs(10), || server.api().broadcast("live", "own").is_some());
     let _other = Publisher::start(server.rtmp, "LiveApp", "direct");
     wait_for("the publisher", secs(10), || server.api().broadcast("LiveApp", "direct").is_some());
@@ -180,7 +180,7 @@ fn u_04_a_removed_endpoint_is_gone_within_a_second_whatever_it_was_doing() {
     let server = Server::start(&[]);
     let _publisher = Publisher::start(server.rtmp, "live", "s1");
     let before = server.open_sockets();
-    // Live; never answers; refuses; a name that does not resolve.
+    // The endpoints are a live target, one that never answers, one that refuses, and a name that does not resolve.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let refused = own_port("127.0.0.1");
     for url in [
@@ -194,7 +194,7 @@ fn u_04_a_removed_endpoint_is_gone_within_a_second_whatever_it_was_doing() {
         let path = format!("{BROADCASTS}/s1/rtmp-endpoint?endpointServiceId={endpoint}");
         assert_eq!(server.api().delete(&path).json()["success"], true, "{url}");
         assert_eq!(server.api().delete(&path).json()["success"], false, "{url}: twice");
-        // A resolver that is asked for the name holds a socket of its own for as long as it likes.
+        // The system's resolver opens a socket of its own, and may keep it for a long time.
         wait_for("its socket to go", secs(120), || server.open_sockets() <= before);
     }
     let url = server.rtmp_url("LiveApp/copy");
@@ -209,7 +209,7 @@ fn u_04_a_removed_endpoint_is_gone_within_a_second_whatever_it_was_doing() {
 fn u_03_five_hundred_pushes_into_a_black_hole_harm_nobody() {
     let mut server = Server::start(&[]);
     let bystander = Bystander::start(&server);
-    // A listener whose queue is full takes no connection and refuses none.
+    // A listener whose queue is full neither accepts nor refuses connections.
     let hole = TcpListener::bind("127.0.0.1:0").unwrap();
     let _fill: Vec<_> = (0..300)
         .map_while(|_| TcpStream::connect_timeout(&hole.local_addr().unwrap(), ms(50)).ok())
@@ -231,7 +231,7 @@ fn u_03_five_hundred_pushes_into_a_black_hole_harm_nobody() {
     bystander.finish(&mut server);
 }
 
-/// A target that reads a publish, at a pace, and verifies what comes.
+/// A target that reads what is published to it at a limited rate, and verifies it.
 struct Target {
     address: SocketAddr,
     received: Arc<AtomicU64>,
@@ -284,7 +284,7 @@ fn slow_target(bytes_per_second: usize) -> Target {
 #[test]
 fn u_07_a_target_at_half_the_rate_gets_whole_frames_from_key_frames_on_and_holds_no_memory() {
     let mut server = Server::start(&["app.maxLatencyMs=1000"]);
-    // 4 Mb/s into a target that takes 2.
+    // The stream has 4 Mb/s, and the target reads 2 Mb/s.
     let target = slow_target(250_000);
     create_with_endpoint(&server, "heavy", &format!("rtmp://{}/live/x", target.address));
     create_with_endpoint(&server, "bystander", &server.rtmp_url("LiveApp/copy"));
@@ -313,7 +313,8 @@ fn u_20_a_hostile_target_is_a_failed_push_and_nothing_else() {
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         &[3; 4096],
         &[0xff; 8192],
-        // S0 S1 S2, then Set Chunk Size 0x80000001, 0, and a 16 MiB message on many chunk streams.
+        // An empty answer stands for `hostile_script`: S0, S1 and S2, then Set Chunk Size 0x80000001 and 0, and
+        // messages of 16 MiB on many chunk streams.
         &[0; 0],
         b"\x03",
     ];

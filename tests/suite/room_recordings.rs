@@ -1,4 +1,4 @@
-//! A recording of a room: a file of each participant, and where each is on the room's clock.
+//! Tests recordings of rooms: each participant has a file, and the files' times on the room's clock are right.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ fn millis(file: &Value, member: &str) -> i64 {
     file[member].as_i64().unwrap_or_else(|| panic!("{member} of {file}"))
 }
 
-/// The length of a file in milliseconds, by ffprobe.
+/// Returns the duration of a file according to ffprobe, in milliseconds.
 fn length_ms(home: &Path, file: &Value) -> i64 {
     let path = home.join("home/webapps/live").join(file["filePath"].as_str().unwrap());
     let arguments = ["-v", "error", "-show_entries", "format=duration", "-of", "csv=p=0"];
@@ -63,7 +63,7 @@ fn a_recording_of_a_room_is_whole_after_the_server_was_killed() {
         let (start, end) = (millis(&file, "start"), millis(&file, "end"));
         let length = length_ms(home.path(), &file);
         assert!(end > start && (end - start - length).abs() <= 100, "{file}: {length}");
-        // All files share a clock: the distances between them are those of the wall clock.
+        // All files have the same clock, so its zero is at the same wall clock time for each file.
         let zero = millis(&file, "startTime") - start;
         let zero_of_first = millis(&files(&server)[0], "startTime") - millis(&files(&server)[0], "start");
         assert!((zero - zero_of_first).abs() <= 5, "{file}");

@@ -1,5 +1,5 @@
-//! Rooms over protocols that show one stream: what ffmpeg and others play is a stream of the room, and they follow it
-//! to the next one.
+//! Tests rooms over protocols that show one stream. Viewers such as ffmpeg get a stream of the room, and the next
+//! stream after it ends.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn publish(server: &Server, id: &str, file: &Path) -> Program {
     program
 }
 
-/// Most pictures that were played are pictures of the file.
+/// Checks that most pictures that were played are pictures of the file.
 fn assert_pictures_of(file: &[Packet], played: &[Packet], what: &str) {
     let of = |packets: &[Packet]| {
         packets.iter().filter(|packet| packet.0 == 0).map(|one| one.4.clone()).collect::<Vec<_>>()
@@ -58,7 +58,7 @@ fn a_room_is_played_over_every_protocol() {
     });
     let pictures = RtcClient::hear(&server, "room", &[Codec::H264], 30);
     assert!(pictures[0].len() >= 30);
-    // A single view serves them all, and its viewers are those of the room's record.
+    // All viewers share one view, and are counted in the room's record.
     assert_eq!(server.log().matches("room view requested").count(), 1, "{}", server.log());
     wait_for("the viewer by HLS to be counted", secs(10), || {
         server.api().broadcast("live", "room").is_some_and(|room| room["hlsViewerCount"] == 1)
@@ -73,7 +73,7 @@ fn a_viewer_stays_when_who_it_sees_leaves_the_room() {
     let mut viewer = RtmpPeer::play(server.rtmp, "live", "room").unwrap();
     let (mut ann, mut videos) = (Some(ann), Vec::<MediaMessage>::new());
     let is_set = |message: &MediaMessage| message.payload.starts_with(&[0x17, 0]);
-    // A second of each: the pictures behind the parameter sets of the second.
+    // Reads 30 pictures of Ann's stream, ends that stream, then reads 30 pictures of Ben's.
     loop {
         let message = viewer.next_media(secs(20)).unwrap();
         if message.kind == MediaKind::Video {

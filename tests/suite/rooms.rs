@@ -1,4 +1,4 @@
-//! Rooms, and calls between two browsers, in Chromium (`rooms.py`).
+//! Tests rooms, and calls between two browsers, with Chromium (`rooms.py`).
 
 use std::path::Path;
 use std::process::Command;

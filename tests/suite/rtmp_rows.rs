@@ -1,5 +1,5 @@
-//! Hostile and unlucky RTMP peers against the whole server, beside a stream that must lose nothing. The parser's
-//! own rows are tested in the `rtmp` crate.
+//! Tests the whole server with hostile and unlucky RTMP peers, while another stream must lose nothing. The `rtmp`
+//! crate tests the parser itself.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,7 +15,7 @@ use crate::support::{
     Bystander, Home, Player, Program, Publisher, RtmpPeer, Server, media_file, ms, secs, wait_for,
 };
 
-/// Writes, then reads until the server closes. Panics when it does not within the limit.
+/// Sends bytes, then reads until the server closes the connection. Panics if it does not close within the limit.
 fn closes(server: &Server, bytes: &[u8], limit: Duration) -> usize {
     let mut stream = TcpStream::connect(server.rtmp).unwrap();
     stream.set_read_timeout(Some(limit)).unwrap();
@@ -28,7 +28,7 @@ fn closes(server: &Server, bytes: &[u8], limit: Duration) -> usize {
     }
 }
 
-/// C0 C1 C2 of the simple handshake.
+/// Returns C0, C1 and C2 of the simple handshake.
 fn handshake() -> Vec<u8> {
     let mut bytes = vec![3];
     bytes.extend([0; 3072]);
@@ -85,7 +85,7 @@ fn m_03_a_whole_publish_in_one_byte_segments_works() {
     assert!(player.finish().is_clean());
 }
 
-/// Carries a connection to the server one byte at a time.
+/// A relay to the server that forwards one byte at a time.
 struct ByteRelay {
     address: std::net::SocketAddr,
 }
@@ -113,17 +113,17 @@ impl ByteRelay {
     }
 }
 
-/// The begin of a message on a chunk stream: what it announces, and one byte of it.
+/// Returns the beginning of a message on a chunk stream: its header, and one byte of its payload.
 fn begin_message(chunk_stream: u32, length: u32) -> Vec<u8> {
     let [_, high, middle, low] = length.to_be_bytes();
     let id = u16::try_from(chunk_stream).unwrap().to_be_bytes();
     let basic = if chunk_stream < 64 { vec![id[1]] } else { vec![1, id[1], id[0]] };
-    // Time 0, the length, video, message stream 1.
+    // The header contains the timestamp 0, the length, the type video, and message stream 1.
     [&basic[..], &[0, 0, 0, high, middle, low, 9, 1, 0, 0, 0, 0x17]].concat()
 }
 
-/// Peers that are within the limits: each announces 8 MiB on each of its chunk streams, 90 GiB in all, and sends a byte
-/// of each.
+/// Checks that memory is only used for received bytes. The peers are within the limits: each announces 8 MiB on each of
+/// its chunk streams, in total 90 GiB, and sends one byte of each message.
 #[test]
 fn m_05_announced_lengths_cost_no_memory() {
     const PEERS: u64 = 200;
@@ -131,7 +131,7 @@ fn m_05_announced_lengths_cost_no_memory() {
     let bystander = Bystander::start(&server);
     let before = server.rss_kb();
     let mut bytes = handshake();
-    // A chunk size of one byte: the next chunk stream may begin after each.
+    // With a chunk size of one byte, a chunk of another stream may follow each byte.
     bytes.extend([2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
     (3..60).for_each(|chunk_stream| bytes.extend(begin_message(chunk_stream, 8 << 20)));
     let mut attacks: Vec<_> = (0..PEERS)
@@ -139,7 +139,7 @@ fn m_05_announced_lengths_cost_no_memory() {
             let mut stream = TcpStream::connect(server.rtmp).unwrap();
             stream.write_all(&bytes).unwrap();
             stream.set_read_timeout(Some(secs(15))).unwrap();
-            // S0, S1 and S2: the server has read what came with the handshake.
+            // S0, S1 and S2 show that the server has read the bytes that were sent with the handshake.
             stream.read_exact(&mut [0; 3073]).unwrap();
             stream
         })
@@ -189,7 +189,7 @@ fn m_10_a_flood_of_commands_is_cut_off() {
     let bystander = Bystander::start(&server);
     let mut stream = TcpStream::connect(server.rtmp).unwrap();
     stream.write_all(&handshake()).unwrap();
-    // A ping request: user control, event 6.
+    // Event 6 of user control messages is a ping request.
     let ping = b"\x02\0\0\0\0\0\x06\x04\0\0\0\0\0\x06\0\0\0\x01".repeat(1000);
     let mut floods = 0;
     while floods < 1000 && stream.write_all(&ping).is_ok() {
@@ -214,10 +214,10 @@ fn m_11_a_second_publisher_is_refused_and_the_first_loses_nothing() {
 fn m_14_names_that_are_no_ids_touch_no_file() {
     let home = Home::new();
     let (trace, inner) = (home.path().join("trace"), home.path().join("home"));
-    // A recorded stream would be a file of its name.
+    // If a stream were accepted, its recording would be a file with the stream's name.
     let plain = Server::command(&inner, &["app.mp4MuxingEnabled=true", "app.hlsMuxingEnabled=true"]);
     let mut command = Command::new("strace");
-    // -D: the server stays the direct child, and ends with the test.
+    // With -D the server is the direct child of the test, and ends with it.
     command.args(["-D", "-f", "-qq", "-s", "500", "-e", "trace=%file", "-o"]).arg(&trace);
     command.arg(plain.get_program()).args(plain.get_args());
     let server = Server::spawn(&mut command);
@@ -239,7 +239,7 @@ fn m_14_names_that_are_no_ids_touch_no_file() {
     }
     let count = server.api().get("/live/rest/v2/broadcasts/count").body;
     assert_eq!(count, r#"{"number":0}"#);
-    // The oracle sees the files of a stream that has a name.
+    // The trace shows the files of a stream with a valid name, so it would also show others.
     let publisher = Publisher::start(server.rtmp, "live", "seen");
     let traced = || std::fs::read_to_string(&trace).unwrap().split_off(before);
     wait_for("its recording", secs(20), || traced().contains("seen"));
@@ -253,12 +253,12 @@ fn m_14_names_that_are_no_ids_touch_no_file() {
 #[test]
 fn m_21_no_key_frame_and_huge_frames_stay_under_the_caps() {
     let mut server = Server::start(&[]);
-    // The C library keeps a part of what huge frames were in.
+    // The C library does not return all of the memory of huge frames to the system.
     let bystander = Bystander::start(&server).leaving(16 * 1024);
     let before = server.rss_kb();
     let mut peer = RtmpPeer::publish(server.rtmp, "live", "endless").unwrap();
     peer.send_configs().unwrap();
-    // A single key frame, then 150 MB of other frames as fast as they are taken.
+    // One key frame is followed by 150 MB of other frames, sent as fast as the server reads them.
     let mut source = MediaSource::new(&Seed::from_number(3)).gop(1_000_000).sizes(80_000, 100);
     crate::support::publish_synthetic(&mut peer, &mut source, 5000).unwrap();
     assert!(server.rss_kb() < before + 48 * 1024, "{} kB more", server.rss_kb() - before);

@@ -1,5 +1,5 @@
-//! RTSP on the whole server: ffmpeg publishes and plays over the connection and over datagrams, and hostile peers do
-//! what they like.
+//! Tests RTSP with the whole server: ffmpeg publishes and plays, over TCP and UDP, and hostile peers break the
+//! protocol.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use crate::support::{
     Bystander, Program, Server, SrtTool, SrtUrl, media_file, run, secs, unit_md5, unit_md5_by, wait_for,
 };
 
-/// Publishes a file over and over.
+/// Publishes a file in an endless loop.
 fn publish(server: &Server, id: &str, file: &Path, transport: &str) -> Program {
     let mut command = Command::new("ffmpeg");
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
@@ -54,7 +54,7 @@ fn what_is_published_over_rtsp_is_played_over_every_protocol_the_same() {
             let played = unit_md5_by(options, &url, Some(4));
             let hashes: HashSet<_> = source.iter().map(|packet| &packet.4).collect();
             assert!(played.len() > 150, "{transport} {url}: {}", played.len());
-            // The file is published again and again; what was played may span its end.
+            // The file is published in a loop, so the played packets may cross its end.
             assert!(played.iter().all(|packet| hashes.contains(&packet.4)), "{transport} {url} {options:?}");
         }
     }
@@ -69,7 +69,7 @@ fn what_is_published_over_rtmp_is_played_over_rtsp_the_same() {
     let source = unit_md5(file.to_str().unwrap(), None);
     for transport in ["tcp", "udp"] {
         let played = unit_md5_by(&["-rtsp_transport", transport], &server.rtsp_url("live/encoder"), Some(4));
-        // Clocks of 90 and 44.1 kHz round.
+        // The clocks of 90 and 44.1 kHz round timestamps.
         (0..2).for_each(|track| assert_track_within(2, (track, &source), (track, &played)));
     }
 }
@@ -115,7 +115,7 @@ fn a_publisher_that_leaves_or_falls_silent_is_gone() {
     }
 }
 
-/// A viewer by hand; what it hears at a socket that the server was not told of, and at the one that it was.
+/// Checks that RTP is sent to the address of the viewer's connection, even if the viewer requests another address.
 #[test]
 fn p_08_datagrams_go_to_the_address_of_the_connection_whatever_was_asked_for() {
     let server = Server::start(&[]);
@@ -129,7 +129,7 @@ fn p_08_datagrams_go_to_the_address_of_the_connection_whatever_was_asked_for() {
             break (media, reports);
         }
     };
-    // The same port of another address of this machine.
+    // The victim has the same port, on another address of this machine.
     let port = media.local_addr().unwrap().port();
     let victim = UdpSocket::bind(("127.0.0.2", port)).unwrap();
     victim.set_read_timeout(Some(secs(2))).unwrap();
@@ -148,7 +148,7 @@ fn p_08_datagrams_go_to_the_address_of_the_connection_whatever_was_asked_for() {
     let set_up = say(format!("SETUP {url}/trackID=0 RTSP/1.0\r\nCSeq: 2\r\nTransport: {transport}\r\n\r\n"));
     assert!(set_up.starts_with("RTSP/1.0 200") && !set_up.contains("127.0.0.2"), "{set_up}");
     let session = set_up.split("Session: ").nth(1).unwrap().split([';', '\r']).next().unwrap().to_owned();
-    // P-13: nobody guesses it.
+    // P-13: session ids are too long to guess.
     assert!(session.len() >= 16, "{session}");
     let played = say(format!("PLAY {url} RTSP/1.0\r\nCSeq: 3\r\nSession: {session}\r\n\r\n"));
     assert!(played.starts_with("RTSP/1.0 200"), "{played}");

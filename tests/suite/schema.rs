@@ -1,7 +1,7 @@
-//! requests that schemathesis makes from our own OpenAPI document, fitting it and breaking it. None may be
-//! answered with a status of the server's own failure, or with a body that is not what the document says.
+//! schemathesis makes valid and invalid requests from our own OpenAPI document. No answer may have a status 5xx,
+//! or a body that does not match the document.
 //!
-//! `SUITE_SCHEMA_CASES` sets about how many.
+//! `SUITE_SCHEMA_CASES` sets the approximate number of requests.
 
 use std::fs;
 use std::process::Command;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Bystander, Server, python, run};
 
-/// Requests that are made unless the environment asks for more.
+/// Default number of requests.
 const CASES: usize = 2000;
 
-/// Narrows path parameters to what is there, so that requests reach the operations: half of the ids exist.
+/// Restricts parameters to a few values, of which about half exist, so that requests reach the operations.
 fn narrow(document: &mut Value) {
     for (_, operations) in document["paths"].as_object_mut().unwrap() {
         for (_, operation) in operations.as_object_mut().unwrap() {

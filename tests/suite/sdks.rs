@@ -1,5 +1,5 @@
-//! The message sequences of the reference's SDKs for Android, iOS, Flutter and React Native: each message as the SDK
-//! writes it, and what it waits for before it goes on.
+//! Tests the message sequences of the reference's SDKs for Android, iOS, Flutter and React Native: each message as the
+//! SDK sends it, and the messages for which the SDK waits.
 
 use serde_json::{Value, json};
 use webrtc::Peer;
@@ -11,20 +11,20 @@ use sdp::Direction;
 
 /// A step of a sequence.
 enum Step {
-    /// The SDK says this.
+    /// The SDK sends this message.
     Says(&'static str),
     /// The SDK waits for a message with this command, or this definition.
     Hears(&'static str),
-    /// The SDK sends its offer for the stream, takes the answer, and sends media until the server says that it has
-    /// begun.
+    /// The SDK sends its offer for the stream, receives the answer, and sends media until the server reports that the
+    /// stream has started.
     Publishes(&'static str),
-    /// The room has these streams.
+    /// Checks that the room has these streams.
     Room(&'static [&'static str]),
 }
 
 use Step::{Hears, Publishes, Room, Says};
 
-/// A sequence of an SDK.
+/// The name and steps of a sequence.
 type Row = (&'static str, &'static [Step]);
 
 const ROWS: [Row; 10] = [
@@ -174,11 +174,11 @@ const ROWS: [Row; 10] = [
     ),
 ];
 
-/// The app of one row.
+/// The app that runs a row.
 struct App<'a> {
     server: &'a Server,
     socket: Socket,
-    /// The connections of what it publishes.
+    /// The connections on which the app publishes.
     sends: Vec<RtcClient>,
 }
 
@@ -187,7 +187,7 @@ impl App<'_> {
         assert!(self.socket.say(text), "the server has closed the socket: {text}");
     }
 
-    /// Waits for a message; an error that is not waited for ends an SDK's conversation.
+    /// Waits for a message. Panics on an unexpected error, because an SDK would stop there.
     fn hears(&mut self, name: &str) -> Value {
         loop {
             let message = self.socket.hear().unwrap_or_else(|| panic!("no {name}"));

@@ -1,4 +1,4 @@
-//! runs a server with a canary in every secret, and searches everything that it outputs for them.
+//! runs a server with a canary in each secret, and searches all output for canaries.
 
 use std::fs;
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Api, Home, Knock, Publisher, RtmpPeer, Server, header, raw_exchange, secs, wait_for};
 
-/// Keys of the settings that hold secrets; each gets a canary of its own.
+/// Settings that contain secrets. Each gets its own canary.
 const SETTINGS: [&str; 14] = [
     "server.jwtServerSecretKey",
     "srt.passphrase",
@@ -29,7 +29,8 @@ const MD5: &str = "ca11a7ca11a7ca11a7ca11a7ca11a7ca";
 /// Prefix of all canaries.
 const CANARY: &str = "canary";
 
-/// A server in whose settings every secret is a canary, read from files: a command line is everybody's to read.
+/// Starts a server in whose settings all secrets are canaries. Secrets are in files, because every user of a machine
+/// can read command lines.
 fn server_with_canaries() -> Server {
     let home = Home::new();
     let folder = home.path().join("home");
@@ -48,7 +49,7 @@ fn server_with_canaries() -> Server {
     Server::spawn(&mut command).with_home(home)
 }
 
-/// Peers that bring secrets by every way in, and are let in or not.
+/// Sends secrets to the server over all protocols. The server accepts some of these requests, and refuses others.
 fn bring_secrets(server: &Server, cookie: &str) {
     let api = server.api();
     let create = json!({ "streamId": "s", "name": "n" }).to_string();
@@ -96,12 +97,12 @@ fn bring_secrets(server: &Server, cookie: &str) {
     let changed = json!({ "password": MD5, "newPassword": "ca11a7ca11a7ca11a7ca11a7ca11a7cb" }).to_string();
     let fields = [("Cookie", cookie)];
     api.call_with("PUT", "/rest/v2/users/password", &fields, Some(&changed));
-    // The endpoint fails, and the hooks do.
+    // The endpoint and the hooks fail, which is logged.
     wait_for("lines about them", secs(20), || server.log().contains("hook call lost"));
     publisher.stop();
 }
 
-/// Every GET of the document, with names that exist where it wants some.
+/// Makes all GET requests of the OpenAPI document, with existing names as parameters. Returns paths and answers.
 fn all_answers(api: &Api, cookie: &str) -> Vec<(String, String)> {
     let document: Value = serde_json::from_str(&api.get("/openapi.json").body).unwrap();
     let paths = document["paths"].as_object().unwrap();
@@ -175,7 +176,7 @@ fn r_42_no_secret_is_in_an_answer_the_log_the_metrics_or_the_command_line() {
         let text = String::from_utf8_lossy(&fs::read(entry.path()).unwrap()).into_owned();
         said.push((entry.path().display().to_string(), text));
     }
-    // The cookie's hook URL is on the command line by this test's own choice.
+    // This test itself sets a hook URL with a canary on the command line.
     for (place, text) in &mut said {
         if place == "the command line" {
             *text = text.replace("canary-in-a", "");

@@ -1,10 +1,10 @@
-//! `http.shared_ports`: RTMP and RTSP at the ports of HTTP and HTTPS, whose own clients notice nothing.
+//! Tests `http.shared_ports`: the ports of HTTP and HTTPS also accept RTMP and RTSP, and HTTP clients still work.
 
 use std::process::Command;
 
 use crate::support::{Program, Server, frame_md5, media_file, secs, source_packets, unit_md5, wait_for};
 
-/// Returns the status of the API by curl with these options.
+/// Requests a URL with curl and these options, and returns the HTTP version and status.
 fn status(options: &[&str], url: &str) -> String {
     let options =
         [&["-s", "-k", "--max-time", "10", "-o", "/dev/null", "-w", "%{http_version} %{http_code}"], options];

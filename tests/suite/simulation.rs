@@ -1,7 +1,7 @@
-//! The whole server on a virtual clock: publish, play on other workers, loss of the publisher and its return,
-//! pushes, drain, over wires that delay and cut. Each run is a seed; the same seed gives the same bytes.
+//! Tests the whole server on a virtual clock: publishers, players on other workers, the loss and return of a publisher,
+//! pushes, and drains, over connections with delays and resets. A seed determines each run, down to every byte.
 //!
-//! `MILLSTREAM_SEEDS=1000` runs more of them.
+//! `MILLSTREAM_SEEDS=1000` runs more seeds.
 
 mod damaged;
 mod desired;
@@ -28,7 +28,7 @@ fn source(seed: u64) -> MediaSource {
         .reordering(seed.is_multiple_of(2))
 }
 
-/// Publish, three viewers and a push, the publisher lost and back, goodbye.
+/// Runs a publisher, three viewers and a push. The publisher is lost and returns, then all clients leave.
 fn loss_and_return(seed: u64) -> Trace {
     let mut world = World::new(seed, 3, &[]);
     let created = world.request("POST /live/rest/v2/broadcasts/create", r#"{"streamId":"s"}"#);
@@ -40,7 +40,7 @@ fn loss_and_return(seed: u64) -> Trace {
 
     let publisher = world.publish("live", "s", source(seed));
     world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
-    // A play right after Publish.Start finds the stream, on any worker.
+    // Immediately after Publish.Start, players on all workers find the stream.
     let viewers: Vec<_> = (0..3).map(|_| world.play("live", "s")).collect();
     world.run_until("the viewers", secs(2), |world| viewers.iter().all(|&viewer| world.is_ready(viewer)));
     let copy = {
@@ -59,11 +59,11 @@ fn loss_and_return(seed: u64) -> Trace {
     let late = world.play("live", "s");
     world.run_for(ms(500));
 
-    // A second publisher loses while the first is live.
+    // A second publisher is refused while the first is live.
     let second = world.publish("live", "s", source(seed + 1));
     world.run_until("the refusal", secs(2), |world| world.rejection(second).is_some());
 
-    // The first is cut off and comes back within the grace, on a worker of the seed's choice.
+    // The first publisher is cut off, and returns within the grace period. The seed chooses its new worker.
     let rest = world.source_of(publisher);
     world.reset(publisher);
     let outage = ms(world.random().below(3000));
@@ -126,10 +126,10 @@ fn m_22_a_publisher_gone_dark_is_noticed_and_its_viewers_are_told() {
         let viewer = world.play("live", "s");
         world.run_for(secs(2));
         world.go_dark(publisher);
-        // 10 s of silence and 5 s of grace.
+        // The limits are 10 s of silence and 5 s of grace.
         world.run_until("the end", secs(20), |world| world.is_closed(viewer));
         assert!(world.rejection(viewer).is_none());
-        // A stale publisher is replaced at once.
+        // A publisher that has stopped sending is replaced immediately by a new one.
         let publisher = world.publish("live", "s", source(seed));
         world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
         world.run_for(secs(1));
@@ -162,7 +162,7 @@ fn a_slow_viewer_gets_the_end_of_its_frame_and_then_a_clean_goodbye() {
         let mut world = World::new(seed, 2, &[]);
         let publisher = world.publish("live", "s", source(seed));
         world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
-        // 1 Mb/s into 400 kb/s with little room: the viewer is always in the middle of a frame.
+        // The stream has 1 Mb/s, and the viewer's path 400 kb/s with small buffers, so a frame is always partly sent.
         let viewer = world.play_slowly("live", "s", 400_000, 3000);
         world.run_for(secs(4));
         world.close(publisher);
@@ -173,13 +173,13 @@ fn a_slow_viewer_gets_the_end_of_its_frame_and_then_a_clean_goodbye() {
     }
 }
 
-/// The numbers of the video frames that a viewer has got.
+/// Returns the numbers of the video frames that a viewer has received.
 fn frames(world: &World, viewer: SimId) -> Vec<u64> {
     let video = world.got(viewer).iter().filter(|unit| unit.is_video);
     video.map(|unit| unit.seen.unwrap().counter).collect()
 }
 
-/// A publisher whose key frame is six seconds old, and a viewer over SRT that comes then.
+/// Starts a publisher, then a viewer over SRT when the last key frame is six seconds old.
 fn six_seconds_late(seed: u64) -> (World, SimId, SimId) {
     let mut world = World::new(seed, 2, &[]);
     let publisher = world.publish("live", "s", source(seed).gop(300));
@@ -189,7 +189,8 @@ fn six_seconds_late(seed: u64) -> (World, SimId, SimId) {
     (world, publisher, viewer)
 }
 
-/// A line that carries twice the stream would lose most of a GOP that is sent at once.
+/// Checks that the GOP with which a viewer starts is not sent all at once. A path with twice the stream's rate would
+/// lose most of it.
 #[test]
 fn a_viewer_over_srt_on_a_slow_line_gets_all_that_it_begins_with() {
     for seed in 0..20 {
@@ -228,7 +229,7 @@ fn c_07_a_drain_tells_everyone_and_ends() {
         world.run_for(secs(1));
         world.drain();
         world.run_until("the exit", secs(10), |world| world.has_exited());
-        // The goodbyes are still on their way.
+        // The server's last packets are still in transit.
         world.run_for(ms(100));
         assert!(world.is_closed(viewer) && world.is_closed(publisher), "{}", world.trace());
         assert_eq!(world.connections(), 0);

@@ -1,5 +1,5 @@
-//! Several sounds of a stream, from which viewers of HLS and DASH choose, by ffmpeg, and by hls.js and dash.js in
-//! Chromium.
+//! Tests streams with several audio tracks, from which viewers of HLS and DASH choose, with ffmpeg, and with hls.js and
+//! dash.js in Chromium.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ const LISTS: [&str; 4] = [
     "cam/cam.mpd",
 ];
 
-/// A film with two sounds, each with a tone of its own.
+/// Returns a film with two audio tracks, each with its own tone.
 fn film() -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media/two-languages-180s.ts");
     make_once(&path, |path| {
@@ -35,7 +35,7 @@ fn film() -> PathBuf {
     path
 }
 
-/// Publishes a film of MPEG-TS over SRT as `live/cam`.
+/// Publishes an MPEG-TS file over SRT as `live/cam`.
 pub fn publish_over_srt(server: &Server, film: &Path) -> Program {
     let mut command = Command::new("ffmpeg");
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(film);
@@ -49,12 +49,12 @@ fn url(server: &Server, name: &str) -> String {
     format!("http://{}/live/streams/{name}", server.http)
 }
 
-/// The loudest of the tones in the sound of that language, as ffmpeg takes it.
+/// Returns the loudest of the tones in the audio track of a language, which ffmpeg selects.
 fn tone(url: &str, language: &str) -> u32 {
     tone_of(url, &format!("0:a:m:language:{language}"))
 }
 
-/// The loudest of the tones in the sound that ffmpeg maps so.
+/// Returns the loudest of the tones in the audio track that `map` selects in ffmpeg.
 fn tone_of(url: &str, map: &str) -> u32 {
     let level = |hertz: u32| {
         let mut command = Command::new("ffmpeg");

@@ -1,4 +1,4 @@
-//! Stream sources: one server pulls from another over every protocol there is, through outages, with its viewers.
+//! Tests stream sources: a server pulls from another over all protocols, through outages, and its viewers go on.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use crate::support::{
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
-/// Creates a source, started.
+/// Creates and starts a source.
 pub(super) fn start_source(server: &Server, id: &str, url: &str) {
     let result = create(server, id, url, "?autoStart=true", "");
     assert_eq!((&result["success"], &result["dataId"]), (&true.into(), &id.into()), "{result}");
@@ -37,7 +37,7 @@ fn wait_for_status(server: &Server, id: &str, wanted: &[&str]) {
     wait_for(&format!("{id} to be {wanted:?}"), secs(40), || wanted.contains(&status(server, id).as_str()));
 }
 
-/// A server on ports that stay when it is started again. The kernel gave them a moment ago.
+/// A server that has the same ports after a restart. The kernel has just assigned these ports to the test.
 struct Upstream {
     home: Home,
     settings: Vec<String>,
@@ -71,7 +71,7 @@ fn flv_url(server: &Server, id: &str) -> String {
     format!("http://{}/live/{id}.flv", server.http)
 }
 
-/// A server that trusts the certificates in this file.
+/// Starts a server that trusts the certificates in this file.
 fn start_trusting(file: &Path) -> Server {
     let home = Home::new();
     let mut command = Server::command(&home.path().join("home"), &[]);
@@ -114,7 +114,7 @@ fn what_is_pulled_equals_what_was_published_over_every_protocol() {
         .collect();
     for player in players {
         let played = player.join().unwrap();
-        // The file is published again and again; what was played may span its end.
+        // The file is published in a loop, so the played packets may cross its end.
         let hashes: std::collections::HashSet<_> = source.iter().map(|packet| &packet.4).collect();
         assert!(played.len() > 150 && played.iter().all(|p| hashes.contains(&p.4)), "{}", played.len());
         for track in 0..2 {
@@ -132,12 +132,13 @@ fn what_is_pulled_equals_what_was_published_over_every_protocol() {
     });
 }
 
-/// Sends every caller on to this URL.
+/// Starts a server that redirects all clients to this URL.
 fn moved_to(url: &str) -> SocketAddr {
     hostile(format!("HTTP/1.1 302 Found\r\nLocation: {url}\r\nContent-Length: 0\r\n\r\n").into_bytes())
 }
 
-/// Gives every caller this file at once, as a server of files does, and keeps the connection.
+/// Starts a server that sends this file to each client as fast as possible, as file servers do, and does not close the
+/// connection.
 pub fn file_server(file: &Path) -> SocketAddr {
     let body = std::fs::read(file).unwrap();
     hostile([b"HTTP/1.1 200 OK\r\n\r\n", &body[..]].concat())
@@ -145,7 +146,8 @@ pub fn file_server(file: &Path) -> SocketAddr {
 
 #[test]
 fn a_transport_stream_over_http_is_pulled_live_or_as_a_file() {
-    // Ten seconds of a file come at once, for what a server keeps for new viewers; then it is read at its own speed.
+    // The server reads the first ten seconds of a file immediately, to have media for new viewers. Then it reads at the
+    // file's own rate.
     let file = ts_file(true, 40);
     let server = Server::start(&[]);
     let live = own_port("127.0.0.1");
@@ -184,7 +186,7 @@ fn an_mp4_file_over_http_is_played_as_it_comes_fragmented_or_not() {
         let played = unit_md5(&server.rtmp_url(&format!("live/{id}")), Some(4));
         (0..2).for_each(|track| assert_track_within(2, (track, &source), (track, &played)));
     }
-    // The index behind the media: it is fetched first, where the server knows ranges.
+    // The file's index follows the media. If the file server supports ranges, the index is requested first.
     let folder = server.home().join("behind");
     std::fs::create_dir_all(&folder).unwrap();
     let mp4 = folder.join("behind.mp4");
@@ -207,7 +209,7 @@ fn the_items_of_a_playlist_are_one_stream_that_begins_anew() {
     let server = Server::start(&["server.workers=2"]);
     let folder = server.home().join("items");
     std::fs::create_dir_all(&folder).unwrap();
-    // Two items of other sizes: another configuration each time.
+    // The two items have different picture sizes, so each change of the item changes the configuration.
     let items = [("a", "320x180"), ("b", "640x360")].map(|(name, size)| {
         let path = folder.join(format!("{name}.mp4"));
         let mut make = Command::new("ffmpeg");
@@ -231,7 +233,7 @@ fn the_items_of_a_playlist_are_one_stream_that_begins_anew() {
     let started = server.api().post(&format!("{BROADCASTS}/p/start"), "").json();
     assert_eq!(started["success"], true, "{started}");
     wait_for_status(&server, "p", &["broadcasting"]);
-    // A viewer of fourteen seconds sees both, and the first one again, in order.
+    // In fourteen seconds a viewer sees the first item, the second, and the first again.
     let played = unit_md5(&server.rtmp_url("live/p"), Some(14));
     let times: Vec<i64> = played.iter().filter(|packet| packet.0 == 0).map(|packet| packet.1).collect();
     assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "one clock");
@@ -257,7 +259,7 @@ fn the_items_of_a_playlist_are_one_stream_that_begins_anew() {
     assert_eq!(server.api().broadcast("live", "p").unwrap()["playListStatus"], "finished");
 }
 
-/// Serves the files of a folder; what was asked for, in order.
+/// Starts a server for the files of a folder. Returns its address and the list of requests so far.
 fn folder_server(folder: &Path) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, asked) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
@@ -271,7 +273,7 @@ fn folder_server(folder: &Path) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     (address, asked)
 }
 
-/// Answers one request after the other, the third one of a connection and then no more.
+/// Answers up to three requests on a connection, then closes it.
 fn serve_folder(stream: TcpStream, folder: &Path, log: &Mutex<Vec<String>>) {
     let mut reader = std::io::BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
@@ -464,7 +466,7 @@ fn u_02_a_source_that_is_killed_and_comes_back_keeps_its_viewers() {
     upstream.kill();
     publisher.stop();
     ids.iter().for_each(|id| wait_for_status(&server, id, &["finished", "preparing"]));
-    // The id stays the source's.
+    // A publisher cannot take the id of a source that waits for its origin.
     assert!(RtmpPeer::publish(server.rtmp, "live", "rtmp").is_err());
     upstream.resume();
     let publisher = Publisher::start(upstream.server().rtmp, "live", "origin");
@@ -522,7 +524,7 @@ fn a_viewer_starts_a_source_and_waits_for_it_and_the_last_one_s_leaving_stops_it
         create(&server, id, &upstream.rtmp_url("live/origin"), "", auto);
         assert_eq!(status(&server, id), "created");
     }
-    // Nothing there to pull: the viewer waits, and is told that it is offline.
+    // The origin has no such stream, so the viewer waits, and then gets the error that the stream is offline.
     create(&server, "dead", &upstream.rtmp_url("live/none"), "", auto);
     let dead = std::thread::spawn({
         let address = server.rtmp;
@@ -542,7 +544,7 @@ fn a_viewer_starts_a_source_and_waits_for_it_and_the_last_one_s_leaving_stops_it
     }
     wait_for("the video", secs(10), || player.units() > 100);
     assert!(dead.join().unwrap().contains("StreamNotFound"));
-    // A source that is watched goes on; without a viewer it stops.
+    // Sources without viewers stop, and those with viewers continue.
     drop((flv, ws));
     for id in ["flv", "ws", "dead"] {
         wait_for_status(&server, id, &["finished"]);
@@ -551,7 +553,7 @@ fn a_viewer_starts_a_source_and_waits_for_it_and_the_last_one_s_leaving_stops_it
     wait_for("the video to go on", secs(10), || player.units() > before + 100);
     assert_eq!(status(&server, "rtmp"), "broadcasting");
     assert!(player.is_playing());
-    // A source that viewers may not start is offline at once.
+    // A source that viewers must not start is offline, so its viewer is refused immediately.
     create(&server, "plain", &upstream.rtmp_url("live/origin"), "", "");
     assert!(RtmpPeer::play(server.rtmp, "live", "plain").unwrap_err().contains("StreamNotFound"));
     assert_eq!(status(&server, "plain"), "created");
@@ -567,7 +569,8 @@ fn sources_run_from_the_start_of_the_server_and_records_survive_its_end() {
     start_source(&server, "s", &upstream.rtmp_url("live/origin"));
     wait_for_status(&server, "s", &["broadcasting"]);
     server.terminate();
-    // Sources that ran run again, after an end in order and after a crash; stopped ones, with the setting alone.
+    // After a restart, both an orderly one and one after a crash, running sources start again. Stopped sources only
+    // start with the setting `startStreamFetcherAutomatically`.
     let mut server = Server::start_in(&path, &[]);
     wait_for_status(&server, "s", &["broadcasting"]);
     server.kill();
@@ -622,11 +625,11 @@ fn u_31_u_34_what_is_denied_is_not_connected_to() {
     let refused = create(&server, "s", &format!("rtmp://{address}/live/x"), "?autoStart=true", "");
     assert_eq!((&refused["success"], &refused["errorId"]), (&false.into(), &(-4).into()));
     assert!(server.api().broadcast("live", "s").is_none());
-    // By a name the address is known only when it is resolved.
+    // With a host name, the address is only known after the name is resolved.
     start_source(&server, "named", &format!("rtmp://localhost:{}/live/x", address.port()));
     wait_for_status(&server, "named", &["finished"]);
     wait_for("the reason", secs(10), || server.log().contains("denied by outbound.deny"));
-    // U-33: where a redirect leads has to pass, too.
+    // U-33: the targets of redirects are also checked.
     let redirecting = Server::start(&["outbound.deny=127.0.0.2/32"]);
     let elsewhere = format!("http://127.0.0.2:{}/x.flv", address.port());
     start_source(&redirecting, "moved", &format!("http://{}/x.flv", moved_to(&elsewhere)));
@@ -643,7 +646,7 @@ fn u_31_u_34_what_is_denied_is_not_connected_to() {
         let refused = create(&server, "s", &url, "?autoStart=true", "");
         assert_eq!((&refused["success"], &refused["errorId"]), (&false.into(), &(-4).into()), "{url}");
     }
-    // A circle of two has nothing to send round, and other streams of this server are there to be pulled.
+    // Two sources that pull each other never have media. Other streams of the same server can be pulled.
     start_source(&server, "a", &server.rtmp_url("live/b"));
     start_source(&server, "b", &server.rtmp_url("live/a"));
     let _publisher = Publisher::start(server.rtmp, "live", "origin");
@@ -652,7 +655,7 @@ fn u_31_u_34_what_is_denied_is_not_connected_to() {
     assert!(["finished", "preparing"].contains(&status(&server, "a").as_str()));
 }
 
-/// Answers every connection with these bytes, and keeps it.
+/// Starts a server that sends these bytes on each connection, and does not close it.
 fn hostile(answer: Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! Splice information (SCTE 35): from the API, over SRT from server to server, and in script data, to playlists,
-//! segments and manifests.
+//! Tests splice information (SCTE 35) from the API, over SRT from another server, and in script data. It must appear in
+//! playlists, segments and manifests.
 
 use media::scte35::Splice;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn playlist(server: &Server, path: &str) -> String {
     String::from_utf8(fetch(server, &format!("/live/streams/{path}"))).unwrap()
 }
 
-/// The tags of a playlist with this attribute.
+/// Returns the EXT-X-DATERANGE tags of a playlist that contain this text.
 fn tags(server: &Server, path: &str, attribute: &str) -> Vec<String> {
     let text = playlist(server, path);
     let tags = text.lines().filter(|line| line.starts_with("#EXT-X-DATERANGE:") && line.contains(attribute));
@@ -27,7 +27,7 @@ fn id_of(tag: &str) -> &str {
     tag.split_once("ID=\"").and_then(|(_, rest)| rest.split_once('"')).unwrap().0
 }
 
-/// The splice information in an attribute of a tag.
+/// Reads the splice information in an attribute of a tag.
 fn splice_of(tag: &str, attribute: &str) -> Splice {
     let (_, hex) = tag.split_once(&format!("{attribute}=0x")).unwrap();
     let hex = hex.split(',').next().unwrap();
@@ -68,7 +68,7 @@ fn a_splice_from_the_api_is_in_playlists_segments_and_manifests_by_setting() {
             wait_for("the break", secs(20), || tags(&server, list, "SCTE35-OUT=0xFC").len() == 1);
             let tag = tags(&server, list, "SCTE35-OUT")[0].clone();
             assert!(tag.contains("PLANNED-DURATION=3.500") && id_of(&tag).starts_with("77-"), "{tag}");
-            // A second and a half behind the first media, which is a second behind the zero of segments or more.
+            // The splice is 1.5 s after the first media, which has a time of at least 1 s in segments.
             let times = 2.5 * 90_000.0..60.0 * 90_000.0;
             let pts = splice_of(&tag, "SCTE35-OUT").pts.unwrap();
             assert!(times.contains(&f64::from(u32::try_from(pts).unwrap())), "{pts} {tag}");

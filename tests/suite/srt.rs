@@ -1,4 +1,5 @@
-//! SRT at the server: encoders and players of libsrt, refusals to the number, and networks that misbehave.
+//! Tests SRT with the whole server: encoders and players that use libsrt, exact codes of refusals, and unreliable
+//! networks.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::support::{
     forged, induction, media_file, ms, secs, socket_id, ts_file, unit_md5, wait_for,
 };
 
-/// A stream id that plays.
+/// Returns the stream id with which a viewer requests a stream.
 fn request(id: &str) -> String {
     format!("#!::r=live/{id},m=request")
 }
@@ -22,14 +23,15 @@ fn srt(server: &Server) -> SocketAddr {
     server.srt.expect("the server does not listen for SRT")
 }
 
-/// Begins to publish, and waits until the server has it.
+/// Starts a publisher, and waits until its stream is live.
 fn publish(server: &Server, tool: SrtTool, url: &SrtUrl, id: &str) -> Program {
     let program = tool.send(&ts_file(true, 12), &url.clone().stream_id(&format!("live/{id}")));
     wait_for("the stream", secs(20), || is_broadcasting(server, id));
     program
 }
 
-/// Records until there is something to compare, and gives all but the last of each track, which may have been cut.
+/// Records until there is enough to compare. Returns all packets except the last of each track, which may be
+/// incomplete.
 fn record(tool: SrtTool, url: &SrtUrl) -> Vec<Packet> {
     let home = Home::new();
     let into = home.path().join("recorded.ts");
@@ -46,7 +48,8 @@ fn record(tool: SrtTool, url: &SrtUrl) -> Vec<Packet> {
     packets
 }
 
-/// FLV counts milliseconds, TS 90 of them.
+/// Compares packets with the source. Timestamps may differ by 1 ms, because the clock of FLV has 1 kHz and that of
+/// MPEG-TS 90 kHz.
 fn assert_equal(source: &[Packet], played: &[Packet]) {
     (0..2).for_each(|track| assert_track_within(1, (track, source), (track, played)));
 }
@@ -153,7 +156,7 @@ fn s_05_refusals_have_the_codes_of_their_reasons() {
     ] {
         assert_eq!(Knock::new(stream_id).connect(srt(&server)), Err(code), "{stream_id}");
     }
-    // Any path to nowhere is refused.
+    // Stream ids that name no valid stream are refused.
     for stream_id in ["#!::r=../../x,m=publish", "live/../x", "/", "live/%2e%2e/x", "live/a\0b"] {
         let refused = Knock::new(stream_id).connect(srt(&server));
         assert!(matches!(refused, Err(1400..=1499)), "{stream_id}: {refused:?}");
@@ -201,15 +204,15 @@ fn x_7_callers_with_another_packet_filter_are_refused() {
     }
 }
 
-/// The sum of a figure over the SRT connections of a stream that have this role.
+/// Returns the sum of a statistic over all SRT connections of a stream with this role.
 fn figure(server: &Server, id: &str, role: &str, name: &str) -> u64 {
     let all = server.api().get(&format!("/live/rest/v2/broadcasts/{id}/srt-stats")).json();
     let all = all.as_array().unwrap();
     all.iter().filter(|one| one["role"] == role).map(|one| one[name].as_u64().unwrap()).sum()
 }
 
-/// Without retransmission, lost packets are restored from parity alone: libsrt's parity on the way in, and ours on the
-/// way out.
+/// Checks that without retransmission, lost packets are restored from parity alone: from libsrt's parity towards the
+/// server, and from the server's parity towards viewers.
 #[test]
 fn x_7_the_server_and_libsrt_rebuild_what_the_other_has_sent() {
     let server = Server::start(&[]);
@@ -222,7 +225,7 @@ fn x_7_the_server_and_libsrt_rebuild_what_the_other_has_sent() {
     let of_viewer = SrtUrl::caller(to_play.address()).latency_ms(1200).filter(never);
     let seen = std::thread::scope(|scope| {
         let viewer = scope.spawn(|| record(SrtTool::Libsrt, &of_viewer.stream_id(&request("parity"))));
-        // Read before both have gone.
+        // The statistics only exist while both are connected.
         wait_for("parity that was used", secs(20), || {
             figure(&server, "parity", "publisher", "pktRcvFilterSupply") > 3
                 && figure(&server, "parity", "viewer", "pktSndFilterExtra") > 100
@@ -237,7 +240,7 @@ fn x_7_the_server_and_libsrt_rebuild_what_the_other_has_sent() {
     assert_equal(&units_of(&ts_file(true, 12)), &seen);
 }
 
-/// A viewer by RTMP gets more, from now on.
+/// Waits until an RTMP viewer has received 60 more messages.
 fn goes_on(player: &Player) {
     let before = player.media();
     wait_for("the video to go on", secs(20), || player.media() > before + 60);
@@ -283,7 +286,7 @@ fn n_07_a_road_of_half_the_rate_is_got_over() {
     wait_for("the stream", secs(20), || is_broadcasting(&server, "narrow"));
     let player = Player::start(server.rtmp, "live", "narrow");
     goes_on(&player);
-    // Late packets are dropped, and the session is there when the path is wide again.
+    // Late packets are dropped, but the session continues when the path has its full rate again.
     let now = std::time::Instant::now();
     relay.change(Way::There, move |link| link.rate_between(now, now + secs(6), 400_000));
     std::thread::sleep(secs(6));
@@ -291,7 +294,7 @@ fn n_07_a_road_of_half_the_rate_is_got_over() {
     assert!(player.is_playing() && relay.stats(Way::There).overflowed > 0);
 }
 
-/// Sessions of SRT, by the page of metrics.
+/// Returns the number of SRT sessions according to the metrics.
 fn sessions(server: &Server) -> f64 {
     server.api().metric("millstream_sessions{", "protocol=\"srt\"")
 }
@@ -310,7 +313,8 @@ fn s_06_callers_that_fall_silent_cost_little_and_go() {
     bystander.finish(&mut server);
 }
 
-/// Ten thousand callers of one address, which has its share; another address gets in all the time.
+/// Checks that ten thousand callers from one address get no more than its share, so that callers from another address
+/// are accepted all the time.
 #[test]
 fn s_06_one_address_has_its_share_of_callers() {
     let mut server = Server::start(&[
@@ -330,7 +334,8 @@ fn s_06_one_address_has_its_share_of_callers() {
     bystander.finish(&mut server);
 }
 
-/// The first question of a caller from thousands of ports: no memory, no session, no byte more than was asked with.
+/// Checks that induction requests from thousands of ports create no sessions and use no memory, and that answers are
+/// not longer than the requests.
 #[test]
 fn s_02_a_hundred_thousand_inductions_leave_nothing() {
     const PORTS: usize = 1000;
@@ -345,7 +350,7 @@ fn s_02_a_hundred_thousand_inductions_leave_nothing() {
         for _ in 0..100 {
             asked += usize::from(socket.send(&question).is_ok());
         }
-        // Datagrams that find the server's socket full are lost: the next port asks when this one was heard.
+        // The server's socket loses datagrams when it is full, so the next port sends only after this one was answered.
         socket.set_read_timeout(Some(ms(500))).unwrap();
         let mut answer = [0; 1500];
         while let Ok(bytes) = socket.recv(&mut answer) {
@@ -370,7 +375,7 @@ fn n_08_a_blackout_of_three_seconds_keeps_the_session_and_its_viewers() {
     goes_on(&player);
     relay.blackout(secs(3));
     goes_on(&player);
-    // A publisher that is lost ends the stream at once here, and with it the viewer.
+    // There is no grace period, so the viewer would have been disconnected if the publisher had been lost.
     assert!(relay.stats(Way::There).dark > 100 && player.is_playing());
     assert_eq!(relay.clients(), 1);
 }
@@ -407,7 +412,7 @@ fn n_11_one_direction_is_not_enough() {
     }
 }
 
-/// A peer that knows of a narrow path announces it (MSS), and gets nothing that does not fit.
+/// Checks that a peer that announces a small packet size (MSS) gets no larger packets.
 #[test]
 fn n_10_paths_of_1280_and_576_bytes_carry_what_fits_them() {
     for (path, name) in [(1280, "narrow"), (576, "smallest")] {
@@ -428,7 +433,7 @@ fn n_10_paths_of_1280_and_576_bytes_carry_what_fits_them() {
 #[test]
 fn n_10_n_12_a_path_of_1400_bytes_and_marked_packets() {
     let server = Server::start(&[]);
-    // 1316 bytes and all heads are 1360: a path of 1400 takes them, whatever its bits.
+    // With all headers, 1316 bytes become 1360, which fit into packets of 1400, with any DSCP and ECN bits.
     let relay = Relay::to(srt(&server)).links(|link| link.mtu(1372)).tos(0x8b).start();
     let url = SrtUrl::caller(relay.address());
     let _publisher = publish(&server, SrtTool::GStreamer, &url, "marked");
@@ -503,7 +508,7 @@ fn many_publishers_come_over_one_network() {
     let players: Vec<Player> = ids.iter().map(|id| Player::start(server.rtmp, "live", id)).collect();
     players.iter().for_each(goes_on);
     assert_eq!(relay.clients(), STREAMS);
-    // The loss and the round trip of the path show in the broadcasts.
+    // The broadcasts show the loss and the round trip time of the path.
     let seen = |id: &String| {
         let broadcast = server.api().broadcast("live", id).unwrap_or_default();
         let number = |name: &str| broadcast[name].as_f64().unwrap_or_default();

@@ -1,6 +1,7 @@
-//! S-26: the SRT machines and libsrt, each as sender and receiver, caller and listener, in the clear and encrypted.
+//! S-26: tests our SRT machines with libsrt, each as sender and receiver, as caller and listener, unencrypted and
+//! encrypted.
 //!
-//! Ours is the example `live` of `proto-impl/srt`. Every video and audio frame of a TS file is compared.
+//! Our side is the example `live` of `proto-impl/srt`. All video and audio frames of a TS file are compared.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,9 +14,10 @@ use crate::support::{
 
 /// Seconds of media.
 const SECONDS: u32 = 5;
-/// So much of it is enough.
+/// Minimum size of a complete recording.
 const ENOUGH_BYTES: u64 = 350_000;
-/// Number of pairs at once. A pair waits for its five seconds of media and takes few tenths of a second of a processor.
+/// Number of pairs that run at the same time. A pair mostly waits for its five seconds of media, and uses little CPU
+/// time.
 const AT_ONCE: usize = 8;
 
 /// An SRT implementation at an end of a connection.
@@ -59,7 +61,7 @@ fn ours(what: &str, url: &SrtUrl) -> Command {
     command
 }
 
-/// The example, built if need be.
+/// Returns the path of the example, which is built first if necessary.
 fn example() -> &'static Path {
     static EXAMPLE: OnceLock<PathBuf> = OnceLock::new();
     EXAMPLE.get_or_init(|| {
@@ -88,7 +90,7 @@ struct Case {
     key: Option<u8>,
     host: &'static str,
     stream_id: &'static str,
-    /// The packet filter that the sender asks for, and the receiver; empty: none.
+    /// Packet filters that the sender and the receiver request. Empty for none.
     filters: [&'static str; 2],
 }
 
@@ -113,7 +115,7 @@ impl Case {
         let of_sender = &filtered(of_sender, self.filters[0]);
         let of_receiver = &filtered(of_receiver, self.filters[1]);
         let start = |listens: bool| {
-            // The sender is the first to start when it listens.
+            // The listener starts first.
             let receiver = || self.receiver.record(of_receiver, &into);
             let sender = || self.sender.send(&file, of_sender);
             let mut first = if listens { receiver() } else { sender() };
@@ -123,7 +125,7 @@ impl Case {
         };
         let (mut sender, receiver) = start(self.sender_calls);
         let length = || std::fs::metadata(&into).map_or(0, |metadata| metadata.len());
-        // The sender ends with its file, or never connects.
+        // The sender exits at the end of its file. If it never connects, the wait ends after a limit.
         sender.wait(secs(u64::from(SECONDS) + 10));
         let before = length();
         if before < ENOUGH_BYTES {
@@ -132,7 +134,7 @@ impl Case {
         drop((sender, receiver));
         let mut received = unit_md5(into.to_str().unwrap(), None);
         for track in 0..2 {
-            // The last of each may have been cut when the receiver was ended.
+            // The last packet of each track may be incomplete, because the receiver was ended.
             let last = received.iter().rposition(|packet| packet.0 == track);
             last.into_iter().for_each(|at| drop(received.remove(at)));
         }
@@ -146,10 +148,10 @@ impl Case {
     }
 }
 
-/// Runs all of them, some at once, and prints a table.
+/// Runs all cases, several at the same time, and prints a table.
 fn run_all(cases: Vec<Case>) {
     let source = unit_md5(ts_file(true, SECONDS).to_str().unwrap(), None);
-    // Before anybody sends: building takes longer than a file.
+    // The example is built before anything is sent, because building takes longer than sending the file.
     if cases.iter().any(|case| [case.sender, case.receiver].contains(&Side::Ours)) {
         example();
     }
@@ -183,7 +185,7 @@ fn run_all(cases: Vec<Case>) {
     assert!(failed.is_empty(), "{} of {total} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Key, address, and how the stream is named: each appears with both roles.
+/// Key lengths, hosts and stream ids. Each entry is used with both roles.
 const MANNERS: [(Option<u8>, &str, &str); 4] = [
     (None, "127.0.0.1", "live/plain"),
     (Some(16), "127.0.0.1", "#!::r=live/standard,m=publish"),
@@ -205,7 +207,7 @@ fn cases(pairs: &[(Side, Side)], manners: impl Fn(usize) -> Vec<usize>) -> Vec<C
     cases
 }
 
-/// Connects the tools with each other, so that their own failures are not taken for ours: every tool sends and
+/// Connects the tools with each other, to tell failures of the tools from failures of our machines. Each tool sends and
 /// receives, calls and listens.
 #[test]
 fn s_26_the_tools_understand_each_other() {
@@ -215,7 +217,7 @@ fn s_26_the_tools_understand_each_other() {
     run_all(cases(&pairs, |number| vec![number % MANNERS.len()]));
 }
 
-/// Every tool in both directions and both roles, in every manner.
+/// Connects our machines with each tool, in both directions and both roles, with all entries of `MANNERS`.
 #[test]
 fn s_26_our_machines_understand_every_tool() {
     let of_tool = |tool| [(Side::Tool(tool), Side::Ours), (Side::Ours, Side::Tool(tool))];
@@ -224,7 +226,8 @@ fn s_26_our_machines_understand_every_tool() {
     run_all(cases(&[(Side::Ours, Side::Ours)], |_| (0..MANNERS.len()).collect()));
 }
 
-/// Packet filters that one side names, or both in parts, in both directions and roles, in the clear and encrypted.
+/// Checks packet filters that one side requests, or that both request in part, in both directions and roles,
+/// unencrypted and encrypted.
 #[test]
 fn x_7_libsrt_and_our_machines_agree_on_packet_filters() {
     let (ours, libsrt) = (Side::Ours, Side::Tool(SrtTool::Libsrt));
@@ -241,7 +244,7 @@ fn x_7_libsrt_and_our_machines_agree_on_packet_filters() {
     run_all(all);
 }
 
-/// The handshake that tests make by hand is what libsrt takes, and is refused by it as it should be.
+/// Checks the handshake of [`Knock`] with libsrt, which accepts valid handshakes and refuses others.
 #[test]
 fn s_22_libsrt_answers_a_handshake_made_by_hand() {
     let home = Home::new();

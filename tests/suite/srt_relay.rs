@@ -1,4 +1,4 @@
-//! Other servers over SRT: pushes and pulls that are supervised as those over RTMP are, and hostile ones.
+//! Tests pushes and pulls over SRT, which are supervised like those over RTMP, and hostile peers of them.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
@@ -47,7 +47,7 @@ fn plays(player: &Player) {
     wait_for("the video", secs(30), || player.media() > before + 60);
 }
 
-/// A server whose SRT port is known before it starts, and the same after its end.
+/// Starts a server with this SRT port, which it also has after a restart.
 fn start_at(port: u16, home: &Home) -> Server {
     Server::start_in(&home.path().join("home"), &[&format!("server.srt_port={port}"), "srt.pbkeylen=32"])
 }
@@ -95,7 +95,8 @@ fn x_7_pushes_and_pulls_ask_for_the_packet_filter_of_their_url_or_the_setting() 
             && extra(&target, "live", "copy", "pktRcvFilterExtra") > 20
     });
     plays(&Player::start(target.rtmp, "live", "copy"));
-    // Twelve packets have seven of parity there; the setting's rows have one for eight.
+    // The push has seven parity packets for twelve data packets. The pull uses rows by the server's setting, which have
+    // one for eight.
     pull(&server, "s2", &srt_url(target.srt.unwrap(), "streamid=%23!::r=live/copy"));
     wait_for("parity of the pull", secs(20), || extra(&server, "live", "s2", "pktRcvFilterExtra") > 20);
     let [parity, data] =
@@ -137,7 +138,7 @@ fn u_34_a_push_over_srt_into_another_application_and_never_into_itself() {
     let body = serde_json::json!({ "endpointUrl": srt_url(address, "streamid=live/s1") }).to_string();
     let reply = server.api().post(&format!("{BROADCASTS}/s1/endpoint"), &body).json();
     assert_eq!(reply["success"], false);
-    // A wrong passphrase is a failed push, and nobody else's trouble.
+    // With a wrong passphrase the push fails, and nothing else is affected.
     push(&server, "s2", &srt_url(address, "streamid=LiveApp/other&passphrase=wrong%20horse%20battery"));
     let _second = Publisher::start(server.rtmp, "live", "s2");
     wait_for("the refusal", secs(20), || push_status(&server, "s2") == "failed");
@@ -148,7 +149,7 @@ fn u_34_a_push_over_srt_into_another_application_and_never_into_itself() {
 fn u_03_u_04_pushes_into_a_black_hole_harm_nobody_and_go_at_once() {
     let mut server = Server::start(&["limits.endpoints=200"]);
     let bystander = Bystander::start(&server);
-    // The target receives everything and never answers.
+    // The target receives datagrams but never answers.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let files = server.open_sockets();
     let mut ids = Vec::new();
@@ -157,7 +158,7 @@ fn u_03_u_04_pushes_into_a_black_hole_harm_nobody_and_go_at_once() {
         ids.push(push(&server, "holes", &url));
     }
     let publisher = Publisher::start(server.rtmp, "live", "holes");
-    // A push that tries again may still have its former socket for a moment.
+    // A push that starts another attempt may still hold its previous socket for a moment.
     wait_for("a socket for each try", secs(20), || {
         (files + 91..=files + 110).contains(&server.open_sockets())
     });
@@ -186,7 +187,7 @@ fn u_20_u_21_hostile_srt_servers_are_failed_tries_and_nothing_else() {
             let mut buffer = [0; 2048];
             while !stop.load(Ordering::SeqCst) {
                 let Ok((count, from)) = hostile.recv_from(&mut buffer) else { continue };
-                // Its request, damaged; its end, cut; and noise of any length.
+                // The answers are the request with damage, the request without its end, and random bytes of any length.
                 for kind in 0..12 {
                     let mut answer = buffer[..count].to_vec();
                     let at = usize::try_from(random.below(count as u64)).unwrap();
@@ -196,7 +197,7 @@ fn u_20_u_21_hostile_srt_servers_are_failed_tries_and_nothing_else() {
                         _ => {
                             answer = vec![0; usize::try_from(random.below(1500)).unwrap()];
                             random.fill(&mut answer);
-                            // For the socket that asked.
+                            // The answer is addressed to the socket that sent the request.
                             if answer.len() > 16 && count > 44 {
                                 answer[12..16].copy_from_slice(&buffer[40..44]);
                                 answer[0] = 0x80;

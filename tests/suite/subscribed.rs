@@ -1,4 +1,4 @@
-//! Subscribers of a cluster: limits, blocks and kicks hold at every node.
+//! Tests subscribers in a cluster: limits, blocks and kicks apply on all nodes.
 
 use crate::cluster::Redis;
 use crate::publish_play::is_broadcasting;
@@ -13,7 +13,7 @@ fn node(redis: &Redis, name: &str) -> Server {
     Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Connections of the subscriber, as a node has them.
+/// Returns the number of the subscriber's connections according to a node.
 fn connections(server: &Server) -> i64 {
     let list = server.api().get(&format!("{SUBSCRIBERS}/list/0/10")).json();
     list[0]["currentConcurrentConnections"].as_i64().unwrap()
@@ -38,7 +38,7 @@ fn n_24_a_subscriber_is_there_as_often_as_its_limit_says_over_nodes_and_a_block_
         assert!(RtmpPeer::play(server.rtmp, "live", ALICE).is_err(), "the limit is that of all nodes");
         assert!(RtmpPeer::play(server.rtmp, "live", "s?subscriberId=bob").is_ok());
     }
-    // A player that leaves, or whose node dies, makes room.
+    // When a player leaves, or its node dies, another one is allowed.
     let [at_a, at_b] = players;
     drop(at_a);
     wait_for("room", secs(10), || connections(&c) == 1);

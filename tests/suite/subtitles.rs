@@ -1,5 +1,5 @@
-//! Subtitles: from the API and from script data to lists and manifests, read by ffmpeg, and shown by hls.js and dash.js
-//! in Chromium.
+//! Tests subtitles from the API and from script data in playlists and manifests. ffmpeg reads them, and hls.js and
+//! dash.js show them in Chromium.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ const SETTINGS: [&str; 5] = [
     "app.dashMuxingEnabled=true",
 ];
 
-/// A multivariant playlist, and the playlist of its English subtitles.
+/// Multivariant playlists, each with the playlist of its English subtitles.
 const LISTS: [(&str, &str); 3] = [
     ("ll-hls/cam/cam__master.m3u8", "ll-hls/cam/cam__subs_en.m3u8"),
     ("cam_adaptive.m3u8", "cam__adaptive_subs_en.m3u8"),
@@ -52,7 +52,7 @@ fn subtitles_from_the_api_are_in_lists_segments_and_manifests() {
         let mut count = 0;
         wait_for("cues in all lists", secs(40), || {
             count += 1;
-            // Fewer than a stream takes at once.
+            // The cues are fewer than the limit of cues that a stream accepts at once.
             if count % 5 == 1 {
                 let cue = json!({"text": format!("HELLO {count}\n& goodbye"), "duration": 2.5});
                 assert_eq!(post(cue)["success"], true);
@@ -67,7 +67,7 @@ fn subtitles_from_the_api_are_in_lists_segments_and_manifests() {
                 contains(&said(list), "HELLO") && contains(&said(&german), "<i>hallo</i>")
             })
         });
-        // Each segment is a file of its own, which ffmpeg reads.
+        // ffmpeg reads each segment as a separate file.
         let home = Home::new();
         let file = home.path().join("segment.vtt");
         for (_, list) in LISTS {
@@ -84,7 +84,7 @@ fn subtitles_from_the_api_are_in_lists_segments_and_manifests() {
             let (status, out, err) = run(&mut command);
             assert!(status.success() && out.contains("& goodbye") && err.is_empty(), "{out}{err}");
         }
-        // The numbers are those of the video.
+        // The segment numbers equal those of the video.
         let number = |list: &str| {
             let text = text(&server, list);
             let line = text.lines().find_map(|line| line.strip_prefix("#EXT-X-MEDIA-SEQUENCE:"));
@@ -96,7 +96,7 @@ fn subtitles_from_the_api_are_in_lists_segments_and_manifests() {
             let manifest = server.api().get(&format!("/live/streams/{name}")).body;
             assert_eq!(manifest.matches("codecs=\"wvtt\"").count(), 2, "{manifest}");
         }
-        // A player that does not know subtitles plays the list as before.
+        // Players without support for these subtitles can still read the playlist, as ffprobe does.
         let url = format!("http://{}/live/streams/{}", server.http, LISTS[1].0);
         let mut command = Command::new("ffprobe");
         let (status, out, err) =

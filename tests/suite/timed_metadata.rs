@@ -1,4 +1,4 @@
-//! Timed metadata: ID3 tags in segments, from the API, from publishers in MPEG-TS, and from script data.
+//! Tests timed metadata: ID3 tags in segments that come from the API, from MPEG-TS publishers, and from script data.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::publish_play::is_broadcasting;
 use crate::sources::start_source;
 use crate::support::{Home, Program, Server, ffmpeg9, media_file, raw_exchange, secs, wait_for};
 
-/// The body of a file, as bytes; nothing while it is not there.
+/// Requests a file, and returns its bytes. The result is empty if the file does not exist.
 pub fn fetch(server: &Server, path: &str) -> Vec<u8> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let answer = raw_exchange(server.http, request.as_bytes());
@@ -26,7 +26,7 @@ pub fn caption_file(folder: &Path) -> PathBuf {
     captions
 }
 
-/// The segments of a playlist that is there, one behind the other; those of fragmented MP4 behind their init segment.
+/// Returns the concatenated segments of an existing playlist. Those of fragmented MP4 follow their init segment.
 pub fn media(server: &Server, playlist: &str) -> Vec<u8> {
     let text = String::from_utf8(fetch(server, playlist)).unwrap();
     let folder = playlist.rsplit_once('/').unwrap().0;
@@ -40,9 +40,9 @@ pub fn contains(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|some| some == text.as_bytes())
 }
 
-/// The payloads of the data stream in a file, as ffmpeg takes them out.
+/// Returns the payloads of the data stream in a file, as ffmpeg extracts them.
 fn data_stream(file: &Path) -> Vec<u8> {
-    // Older ones take the first bytes of tags for a header.
+    // Older versions of ffmpeg mistake the first bytes of tags for a header.
     let mut command = Command::new(ffmpeg9());
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-i"]).arg(file);
     let output = command.args(["-map", "0:d", "-c", "copy", "-f", "data", "-"]).output().unwrap();
@@ -74,7 +74,7 @@ fn a_tag_from_the_api_is_in_the_segments_of_each_form() {
             let path = format!("/live/streams/{playlist}");
             let mut count = 0;
             let mut media = Vec::new();
-            // A tag that comes before the first segment has nowhere to be.
+            // Tags that arrive before the first segment are not in any segment, so tags are sent repeatedly.
             wait_for("tags in the segments", secs(40), || {
                 count += 1;
                 assert_eq!(post(&format!("tag {count} of {playlist}"))["success"], true);
@@ -142,7 +142,7 @@ fn script_data_of_a_publisher_is_in_the_segments_by_setting() {
         assert!(publisher.wait(secs(40)).is_some_and(|status| status.success()));
         let media = media(&server, "/live/streams/cam.m3u8");
         assert!(!media.is_empty());
-        // The name of the message, and its values as JSON.
+        // The segments contain the name of the message, and its values as JSON.
         for text in ["TXXX", "onTextData", "caption number 5\""] {
             assert_eq!(contains(&media, text), is_wanted, "{text}");
         }

@@ -1,4 +1,4 @@
-//! TLS: what the listeners take and refuse, whom pushes trust, and certificates that change.
+//! Tests TLS: what listeners accept and refuse, which certificates pushes trust, and changes of the certificate.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use crate::support::{
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
-/// A certificate for `localhost` or another name, valid or expired.
+/// Creates a self-signed certificate for a name, valid until `last_year`. Returns certificate and key, as PEM and DER.
 fn certificate(
     name: &str,
     last_year: i32,
@@ -32,7 +32,7 @@ fn certificate(
     (certificate.pem(), key.serialize_pem(), certificate.der().clone(), der)
 }
 
-/// Output of `openssl s_client` for a connection with these arguments.
+/// Connects with `openssl s_client` and these arguments, and returns its output.
 fn openssl(address: SocketAddr, arguments: &[&str]) -> String {
     let output = Command::new("openssl")
         .args(["s_client", "-connect", &address.to_string()])
@@ -43,7 +43,7 @@ fn openssl(address: SocketAddr, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// The same, and what it reads while it is connected.
+/// Connects as [`openssl`] does, and types this text while connected.
 fn openssl_says(address: SocketAddr, arguments: &[&str], typed: &str) -> String {
     let mut child = Command::new("openssl")
         .args(["s_client", "-connect", &address.to_string()])
@@ -61,7 +61,7 @@ fn openssl_says(address: SocketAddr, arguments: &[&str], typed: &str) -> String 
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// The first record of a client: a ClientHello.
+/// Returns a client's first record, which is a ClientHello.
 fn client_hello() -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap();
@@ -76,7 +76,7 @@ fn client_hello() -> Vec<u8> {
     [&head[..], &body].concat()
 }
 
-/// A hello cut behind its compression methods, its lengths made right.
+/// Removes all extensions from a ClientHello, which follow its compression methods, and corrects its lengths.
 fn without_extensions(record: &[u8]) -> Vec<u8> {
     let mut hello = record[9..].to_vec();
     let session = 34 + 1 + usize::from(hello[34]);
@@ -88,7 +88,7 @@ fn without_extensions(record: &[u8]) -> Vec<u8> {
     [&record[..3], &bytes, &message].concat()
 }
 
-/// Sends bytes, gives back what comes until the end.
+/// Sends bytes, and returns everything that is received until the connection ends.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(secs(15))).unwrap();
@@ -136,7 +136,7 @@ fn h_25_what_is_no_tls_is_closed_and_the_stream_beside_it_loses_nothing() {
     let bystander = Bystander::start(&server);
     let https = server.https.unwrap();
     for address in [https, server.rtmps.unwrap()] {
-        // Plain HTTP, an SSL 2 hello, noise: an alert or nothing, then the end.
+        // After plain HTTP, an SSL 2 hello or random bytes, the server closes the connection, with or without an alert.
         for bytes in [
             &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
             b"\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10",
@@ -145,7 +145,7 @@ fn h_25_what_is_no_tls_is_closed_and_the_stream_beside_it_loses_nothing() {
             let answer = exchange(address, bytes);
             assert!(answer.is_empty() || answer[0] == 0x15, "{answer:x?}");
         }
-        // A handshake message of 70 000 bytes, in records of 16 KiB.
+        // The handshake message has 70 000 bytes, in records of 16 KiB.
         let mut huge = vec![0x01, 0x01, 0x11, 0x70];
         huge.resize(70_004, 0);
         let records: Vec<u8> = huge
@@ -154,32 +154,33 @@ fn h_25_what_is_no_tls_is_closed_and_the_stream_beside_it_loses_nothing() {
             .collect();
         let answer = exchange(address, &records);
         assert!(answer.is_empty() || answer[0] == 0x15, "{answer:x?}");
-        // close_notify, and a heartbeat, before anything else.
+        // The first record is close_notify, or a heartbeat.
         for record in [&[0x15, 3, 3, 0, 2, 1, 0][..], &[0x18, 3, 3, 0, 3, 1, 0x40, 0]] {
             let answer = exchange(address, record);
             assert!(answer.is_empty() || answer[0] == 0x15, "{answer:x?}");
         }
     }
-    // TLS where plain HTTP is spoken.
+    // Here the listener for plain HTTP gets TLS.
     let answer = exchange(server.http, &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]);
     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 400"), "{answer:x?}");
-    // A hello that never ends is given up by the timer of what lies above.
+    // If a ClientHello is never complete, the timeout of the protocol over TLS ends the connection.
     let mut silent = TcpStream::connect(https).unwrap();
     silent.set_read_timeout(Some(secs(30))).unwrap();
     let _ = silent.write_all(&[0x16, 3, 1, 0x10, 0]);
     let mut goodbye = Vec::new();
     let _ = silent.read_to_end(&mut goodbye);
     assert!(goodbye.is_empty() || goodbye[0] == 0x15, "{goodbye:x?}");
-    // Old versions are refused with an alert: what openssl does not speak any more is written by hand.
+    // Old versions are refused with an alert. Their ClientHellos are made by hand, because openssl no longer supports
+    // them.
     for version in [0, 1, 2] {
         let mut hello = client_hello();
-        // The record's version and the hello's; without the extensions there is no other.
+        // Sets the versions of the record and the ClientHello. Without extensions it contains no other version.
         hello[1..3].copy_from_slice(&[3, version]);
         hello[9..11].copy_from_slice(&[3, version]);
         let answer = exchange(https, &without_extensions(&hello));
         assert_eq!(answer.first(), Some(&0x15), "version 3.{version}: {answer:x?}");
     }
-    // A hello in one record per byte, and in a segment per byte, is a hello.
+    // A ClientHello is also accepted in records of one byte each, or in TCP segments of one byte each.
     let hello = client_hello();
     let records: Vec<u8> = hello[5..].iter().flat_map(|byte| [0x16, 3, 1, 0, 1, *byte]).collect();
     for bytes in [&records[..], &hello] {
@@ -191,11 +192,11 @@ fn h_25_what_is_no_tls_is_closed_and_the_stream_beside_it_loses_nothing() {
         stream.read_exact(&mut answer).unwrap();
         assert_eq!((answer[0], answer[5]), (0x16, 2), "a ServerHello");
     }
-    // Renegotiation of TLS 1.2: openssl asks for it when it reads an R.
+    // When openssl reads an R, it requests a renegotiation of TLS 1.2.
     let said = openssl_says(https, &["-tls1_2"], "R\n");
     assert!(said.contains("RENEGOTIATING") && !said.contains("verify return:1\nread R BLOCK"), "{said}");
     assert!(said.contains("no renegotiation") || said.contains("error:"), "{said}");
-    // None of that keeps a worker busy: a tick of the clock in a second is the stream beside it.
+    // The workers are idle afterwards, except for the bystander's stream, which needs little CPU time.
     let busy = server.cpu();
     std::thread::sleep(secs(1));
     assert!(server.cpu() - busy < ms(500), "{:?} of a second", server.cpu() - busy);
@@ -215,7 +216,7 @@ fn h_23_neither_silent_peers_nor_one_address_keep_others_from_their_handshake() 
     let mut crowd: Vec<_> = (0..600).map(|_| connect_from("127.0.5.1", https)).collect();
     assert!(served(), "a peer that says nothing has a handshake");
     assert_eq!(refused(), 0.0);
-    // The begin of a hello, and no more.
+    // Each client sends the beginning of a ClientHello, and nothing more.
     for stream in &mut crowd {
         stream.write_all(&[0x16, 3, 1, 0x10, 0]).unwrap();
     }
@@ -239,7 +240,7 @@ fn an_alert_arrives_behind_what_waits_for_a_slow_peer() {
         tls.complete_io(&mut stream).unwrap();
     }
     stream.peek(&mut [0]).unwrap();
-    // Once nothing fits into the sockets any more, a record that nobody has encrypted ends the connection.
+    // When the sockets' buffers are full, an invalid record must still end the connection.
     let mut sent = 0.0;
     wait_for("the server to be stuck", secs(20), || {
         std::thread::sleep(ms(300));
@@ -261,7 +262,8 @@ fn an_alert_arrives_behind_what_waits_for_a_slow_peer() {
     assert_eq!(end, Some(rustls::Error::AlertReceived(rustls::AlertDescription::BadRecordMac)));
 }
 
-/// Accepts connections and tells the first byte of each: a ClientHello, or something in plain text.
+/// A server that records the first byte of each connection. The byte shows whether a ClientHello or plain text was
+/// sent.
 struct Target {
     address: SocketAddr,
     first_bytes: Arc<Mutex<Vec<u8>>>,
@@ -294,7 +296,7 @@ impl Target {
                 let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut tls = rustls::StreamOwned::new(connection, stream);
                 let mut plain = [0];
-                // Any byte above TLS would belong to a stream given to the wrong server.
+                // Any decrypted byte shows that a client sent its stream to a server that it must not trust.
                 if tls.read(&mut plain).is_ok_and(|read| read == 1) {
                     seen.lock().unwrap().push(plain[0]);
                 }
@@ -320,7 +322,7 @@ fn statuses(server: &Server) -> Vec<String> {
 #[test]
 fn u_06_whoever_cannot_prove_its_name_gets_nothing_and_plain_text_is_never_tried() {
     let server = Server::start(&[]);
-    // A target that nobody vouches for, and one that speaks TLS 1.0 at best.
+    // One target has a certificate that is not trusted, the other supports no version after TLS 1.0.
     let unknown = Target::start("localhost", 2049);
     let old = own_port("127.0.0.1");
     let home = Home::new();
@@ -346,7 +348,7 @@ fn u_06_whoever_cannot_prove_its_name_gets_nothing_and_plain_text_is_never_tried
     });
 }
 
-/// A server whose pushes trust the certificates in this file.
+/// Starts a server whose pushes trust the certificates in this file.
 fn start_trusting(file: &Path) -> Server {
     let home = Home::new();
     let mut command = Server::command(&home.path().join("home"), &[]);
@@ -358,7 +360,7 @@ fn u_06_a_trusted_name_is_pushed_to_and_an_expired_or_another_one_is_not() {
     let target = Server::start(&[]);
     let good: PathBuf = target.home().join("home/conf/fullchain.pem");
     let server = start_trusting(&good);
-    // The same certificate under a name that it does not have.
+    // The second URL leads to the same certificate, but has a host that the certificate does not contain.
     let rtmps = target.rtmps.unwrap().port();
     add_endpoint(&server, &format!("rtmps://localhost:{rtmps}/live/copy"));
     add_endpoint(&server, &format!("rtmps://127.0.0.2:{rtmps}/live/other"));
@@ -393,7 +395,7 @@ fn a_certificate_that_is_replaced_serves_new_connections_and_leaves_the_open_one
         move || frame_md5(&url, Some(8))
     });
     std::thread::sleep(secs(2));
-    // A pair that does not fit is refused, and nothing changes.
+    // A certificate that does not match the key is refused, and the old pair remains in use.
     let (pem, key, _, _) = certificate("new.example", 2049);
     fs::write(conf.join("fullchain.pem"), &pem).unwrap();
     wait_for("the mismatch in the log", secs(10), || server.log().contains("certificate not loaded"));
@@ -401,7 +403,7 @@ fn a_certificate_that_is_replaced_serves_new_connections_and_leaves_the_open_one
         said.split("BEGIN CERTIFICATE").nth(1).unwrap_or("").chars().take(300).collect::<String>()
     };
     assert_eq!(shown(&openssl(https, &["-showcerts"])), shown(&first));
-    // With its key it is taken; SIGHUP asks for it at once.
+    // With the matching key it is loaded, at once after SIGHUP.
     fs::write(conf.join("privkey.pem"), &key).unwrap();
     server.signal("HUP");
     wait_for("the new certificate", secs(10), || {
@@ -415,8 +417,8 @@ fn a_certificate_that_is_replaced_serves_new_connections_and_leaves_the_open_one
     assert_eq!(server.api().broadcast("live", "s1").unwrap()["status"], "broadcasting");
 }
 
-/// A renewal as certbot makes it: `live/NAME/*.pem` are links into `archive`, and the renewal points them to the next
-/// files.
+/// Checks that the server notices renewals by certbot: `live/NAME/*.pem` are links into `archive`, and a renewal
+/// changes their targets.
 #[test]
 fn a_certificate_behind_links_that_are_replaced_is_taken_up() {
     let home = Home::new();
@@ -453,7 +455,7 @@ fn a_certificate_behind_links_that_are_replaced_is_taken_up() {
     assert!(!is_shown(&server, &first));
 }
 
-/// Webroot as for `certbot certonly --webroot -w HOME/acme`.
+/// Tests the folder in which `certbot certonly --webroot -w HOME/acme` writes its answers to challenges.
 #[test]
 fn answers_to_challenges_are_served_and_nothing_beside_them() {
     let server = Server::start(&[]);
@@ -492,7 +494,7 @@ fn answers_to_challenges_are_served_and_nothing_beside_them() {
         assert!(matches!(status(&path), 400 | 404), "{path}");
     }
     assert_eq!(server.api().post(&format!("{base}/x"), "").status, 405);
-    // Another folder, and none.
+    // Tests a server with another folder, and a server without one.
     let elsewhere = Home::new();
     fs::create_dir_all(elsewhere.path().join(".well-known/acme-challenge")).unwrap();
     fs::write(elsewhere.path().join(".well-known/acme-challenge/t"), "1").unwrap();

@@ -1,4 +1,5 @@
-//! TURN: aiortc and Chromium that reach no media port but through it (`turn.py`), and those that want more of it.
+//! Tests TURN: aiortc and Chromium that reach media ports only through relays (`turn.py`), and attacks that try to use
+//! the relay for something else.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -35,7 +36,7 @@ fn script(arguments: &[&str]) -> Command {
     command
 }
 
-/// The sum of a metric over all workers.
+/// Returns the sum of a metric over all workers.
 fn metric(server: &Server, name: &str, label: &str) -> f64 {
     let page = server.api().get("/metrics").body;
     let lines = page.lines().filter(|line| line.starts_with(&format!("{name}{{")) && line.contains(label));
@@ -63,7 +64,7 @@ fn aiortc_publishes_and_plays_through_relays_alone() {
         let (status, said, told) = run(&mut script(&["aiortc-play", &whep, way, SECRET]));
         assert!(status.success() && said.trim() == "ok", "{way}: {said}{told}");
     }
-    // Its standard input ends, and so does it.
+    // The publisher exits when its standard input is closed.
     let ended = publisher.wait_with_output().unwrap();
     let (said, told) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success() && said.trim() == "ok", "{said}{told}");
@@ -96,7 +97,7 @@ fn chromium_publishes_and_plays_through_relays_over_tls() {
     browsers("tls", &[]);
 }
 
-/// Clients get no other port of TURN over TLS.
+/// Checks TURN over TLS on the port of HTTPS, which is the only port that the clients get.
 #[test]
 fn chromium_publishes_and_plays_through_relays_at_the_port_of_https() {
     browsers("tls", &["http.shared_ports=true"]);
@@ -104,7 +105,7 @@ fn chromium_publishes_and_plays_through_relays_at_the_port_of_https() {
 
 // ---- attacks
 
-/// A way to the TURN server.
+/// A connection to the TURN server.
 enum Way {
     Udp(UdpSocket),
     Tcp(TcpStream, BytesMut),
@@ -114,7 +115,7 @@ impl Way {
     fn udp(to: SocketAddr) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(to).unwrap();
-        // Then a request is sent again.
+        // After this time without an answer, a request is sent again.
         socket.set_read_timeout(Some(ms(500))).unwrap();
         Self::Udp(socket)
     }
@@ -132,13 +133,13 @@ impl Way {
         }
     }
 
-    /// `None`: nothing has come over UDP.
+    /// Returns the next message. Over UDP, `None` means that nothing has arrived in time.
     fn receive(&mut self) -> Option<Vec<u8>> {
         let mut buffer = [0; 4096];
         match self {
             Self::Udp(socket) => socket.recv(&mut buffer).ok().map(|length| buffer[..length].to_vec()),
             Self::Tcp(stream, input) => loop {
-                // Answers are STUN messages, one behind the other.
+                // Answers are consecutive STUN messages, which contain their lengths.
                 let whole = input
                     .get(2..4)
                     .map(|length| 20 + usize::from(u16::from_be_bytes([length[0], length[1]])));
@@ -153,7 +154,7 @@ impl Way {
     }
 }
 
-/// A client that says what it wants.
+/// A client that can send any request.
 struct Client {
     way: Way,
     credentials: Credentials,
@@ -201,7 +202,7 @@ impl Client {
     fn ask(&mut self, method: u16, attributes: &[(AttributeType, Vec<u8>)], peer: Option<&str>) -> Vec<u8> {
         let request = self.request(method, attributes, peer);
         let id = |message: &[u8]| Message::read(message).unwrap().transaction_id();
-        // A flood may have filled the port's buffer.
+        // The request is repeated, because a flood may have filled the port's buffer.
         for _ in 0..40 {
             self.way.send(&request);
             if let Some(answer) = self.way.receive().filter(|answer| id(answer) == id(&request)) {
@@ -221,7 +222,7 @@ impl Client {
         code(&answer)
     }
 
-    /// Ends its allocation; one that was ended already is a mismatch.
+    /// Ends the client's allocation. The answer is 437 (mismatch) if it has already ended.
     fn end(&mut self) {
         let answer = self.ask(method::REFRESH, &[(LIFETIME, vec![0; 4])], None);
         assert!(matches!(code(&answer), None | Some(437)), "{answer:?}");
@@ -250,7 +251,7 @@ fn v_03_nothing_but_media_ports_is_reached_over_udp_and_tcp() {
     let mut server = server(&["server.workers=2"]);
     let bystander = Bystander::start(&server);
     let [udp, tcp, _] = server.turn.map(Option::unwrap);
-    // Somebody else on this machine, who must not hear a byte.
+    // This socket stands for another service of the machine, to which nothing must be relayed.
     let other = UdpSocket::bind("127.0.0.1:0").unwrap();
     other.set_nonblocking(true).unwrap();
     let other_address = other.local_addr().unwrap().to_string();
@@ -261,7 +262,8 @@ fn v_03_nothing_but_media_ports_is_reached_over_udp_and_tcp() {
             assert_eq!((client.permit(peer), client.bind(peer)), (Some(403), Some(403)), "{peer}");
             std::thread::sleep(ms(250));
         }
-        // Media is at 127.0.0.1 here, so that address can be permitted. Other ports of it cannot be had all the same.
+        // Media ports are at 127.0.0.1, so permissions for this address are accepted. Its other ports are still
+        // refused.
         assert_eq!(client.bind(&other_address), Some(403));
         assert_eq!(client.bind(&server.http.to_string()), Some(403));
         assert_eq!(client.permit(&other_address), None);
@@ -273,10 +275,10 @@ fn v_03_nothing_but_media_ports_is_reached_over_udp_and_tcp() {
                 .finish_open();
             client.way.send(&message);
         }
-        // The order of messages is kept: when this is answered, those are handled.
+        // Messages are handled in order, so the answer shows that the earlier ones have been handled.
         assert_eq!(client.bind(&server.webrtc[0].to_string()), None);
         assert!(other.recv(&mut [0; 64]).is_err(), "something was relayed");
-        // A datagram that is no check of a session is dropped by the media port, and nothing comes back.
+        // The media port drops datagrams that are no connectivity checks of a session, and answers nothing.
         client.way.send(&[0x40, 0, 0, 4, 1, 2, 3, 4]);
         client.end();
     }
@@ -326,7 +328,7 @@ fn v_10_a_client_that_vanishes_leaves_nothing() {
         assert_eq!(codes.iter().filter(|code| code.is_none()).count(), 8, "{codes:?}");
         assert_eq!(codes[8..], [Some(508), Some(508)]);
         assert_eq!(open_allocations(&server), 8.0);
-        // Their connections break, and nobody says goodbye.
+        // The connections break without an end of the allocations.
         drop(clients);
         wait_for("the end of the allocations", secs(10), || open_allocations(&server) == 0.0);
     }
@@ -356,13 +358,13 @@ fn v_12_streams_of_others_and_slow_ones_are_closed() {
         stream.write_all(bytes).unwrap();
         assert!(is_closed(&mut stream), "{what}");
     }
-    // Half a message, and a byte now and then: closed by its deadline, whatever comes.
+    // Connections that send incomplete messages, a byte at a time, are closed at their deadline.
     let mut slow: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(tcp).unwrap()).collect();
     for (n, stream) in slow.iter_mut().enumerate() {
         stream.write_all(&open[..1 + n % (open.len() - 1)]).unwrap();
     }
     assert!(slow.iter_mut().all(is_closed));
-    // A hundred that are answered and do not come back, either.
+    // A hundred clients that get an answer and then send nothing more are closed as well.
     let mut polite: Vec<Client> = (0..100).map(|_| Client::new(Way::tcp(tcp), "u")).collect();
     for client in &mut polite {
         assert_eq!(code(&client.ask(method::REFRESH, &[], None)), Some(401));

@@ -1,4 +1,4 @@
-//! Files that are uploaded.
+//! Tests uploads of files.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use crate::support::{Home, Program, Server, frame_md5, media_file, run, secs, wa
 
 const VODS: &str = "/live/rest/v2/vods";
 
-/// Uploads a file under a name; the status and the answer.
+/// Uploads a file under a name, and returns the status and the body of the answer.
 fn upload(server: &Server, name: &str, file: &Path, more: &[&str]) -> (u16, String) {
     let url = format!("http://{}{VODS}/create?name={name}", server.http);
     let file = format!("file=@{}", file.display());
@@ -37,13 +37,13 @@ fn streams(home: &Path) -> PathBuf {
     home.join("home/webapps/live/streams")
 }
 
-/// Names of the files in the folder of recordings.
+/// Returns the names of the files in the folder of recordings.
 fn names(home: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(streams(home)) else { return Vec::new() };
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// An MP4 file.
+/// Returns an MP4 file to upload.
 pub fn film() -> PathBuf {
     let source = media_file(false, 12);
     let film = source.with_extension("upload.mp4");
@@ -55,7 +55,7 @@ pub fn film() -> PathBuf {
     film
 }
 
-/// A connection that has sent the head of an upload and these bytes of its body.
+/// Opens a connection, and sends the header of an upload and this many bytes of its body.
 fn begun(server: &Server, length: usize, sent: usize) -> TcpStream {
     let mut stream = TcpStream::connect(server.http).unwrap();
     let head = format!(
@@ -115,7 +115,7 @@ fn r_45_names_and_bodies_that_are_no_upload_are_refused() {
             r#"{"success":false,"message":"notSupportedFileType","dataId":null,"errorId":0}"#
         );
     }
-    // A name is a name: nothing of it becomes a path.
+    // Path separators in the name have no effect.
     let answer = uploaded(&server, "..%2F..%2F..%2Fetc%2Fpasswd.mp4", &film, &[]);
     let id = answer["dataId"].as_str().unwrap();
     let vod = server.api().get(&format!("{VODS}/{id}")).json();
@@ -138,7 +138,7 @@ fn r_45_names_and_bodies_that_are_no_upload_are_refused() {
 #[test]
 fn r_45_what_is_not_allowed_is_refused_before_its_body() {
     let server = Server::start(&["app.remoteAllowedCIDR=10.0.0.0/8"]);
-    // The answer comes although the body never does.
+    // The answer arrives although the body is never sent.
     let refused = answer(begun(&server, 1_000_000_000, 0));
     assert!(refused.starts_with("HTTP/1.1 403 ") && refused.contains("Not allowed IP"), "{refused}");
     assert!(names(server.home()).is_empty());
@@ -157,7 +157,7 @@ fn r_45_an_upload_that_is_broken_off_leaves_nothing() {
     assert!(vods(&server).is_empty(), "nobody sees it");
     drop(stream);
     wait_for("it to go", secs(10), || names(server.home()).is_empty());
-    // As many at a time, and the next when one has gone.
+    // Four uploads may run at the same time. Another one is only accepted after one of them has ended.
     let mut held: Vec<_> = (0..4).map(|_| begun(&server, 1000, 100)).collect();
     wait_for("four", secs(10), || names(server.home()).len() == 4);
     let refused = answer(begun(&server, 1000, 0));

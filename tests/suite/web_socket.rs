@@ -1,5 +1,5 @@
-//! WebSocket against hostile peers, on the endpoint that there is: WS-FLV (docs/robustness.md W rows). What concerns
-//! signalling itself (W-09, and publishing in W-11) comes with it.
+//! Tests WebSocket with hostile peers on the endpoint WS-FLV (docs/robustness.md, W rows). The tests of signalling
+//! contain the rows about signalling: W-09, and publishing in W-11.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::support::{Bystander, Server, connect_from, ms, raw_exchange, run, sec
 const HANDSHAKE: &str = "GET /live/bystander.flv HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// A raw peer whose handshake was accepted.
+/// Opens a connection with an accepted handshake.
 fn open(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(secs(8))).unwrap();
@@ -30,7 +30,7 @@ fn open(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A masked frame with this first byte.
+/// Returns a masked frame with this first byte.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let head = FrameHead {
         is_final: true,
@@ -44,7 +44,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Frames up to the server's close frame and the end: its code.
+/// Reads frames until the connection ends, and returns the code of the server's close frame.
 fn close_code(stream: &mut TcpStream) -> Option<u16> {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
@@ -172,7 +172,8 @@ fn w_08_a_peer_that_never_reads_holds_nothing_and_is_closed() {
         })
         .collect();
     wait_for("the peers", secs(10), || server.open_files() >= files + 20);
-    // Media is not queued for them: the ring is theirs. No progress ends them after 30 s, no pong after 40.
+    // Media stays in the stream's ring and is not queued for these peers. They are closed after 30 s without progress,
+    // or 40 s without a pong.
     wait_for("the peers to be closed", secs(80), || server.open_files() <= files);
     assert!(server.rss_kb() < rss + 20 * 1024, "{} after {rss}", server.rss_kb());
     drop(peers);
@@ -228,7 +229,7 @@ fn python_websockets_takes_what_comes_and_is_answered() {
     bystander.finish(&mut server);
 }
 
-/// An echo server on the machines. It ends with the process.
+/// Starts an echo server with our WebSocket machines. It ends with the process.
 fn echo_server() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -253,7 +254,7 @@ fn echo(mut stream: TcpStream) {
     };
     let Ok(accepted) = websocket::accept(&request, |_| true) else { return };
     let held = connection.upgrade(now, 0, &accepted).unwrap();
-    // Some cases send 4 MiB at once.
+    // Some cases send messages of 4 MiB.
     let limits = Limits { message_bytes: 16 << 20, queued_bytes: 64 << 20, ..Limits::default() };
     let mut socket = WebSocket::server(now, limits.into(), &held);
     let mut out = wire::SendQueue::new();
@@ -283,8 +284,8 @@ fn echo(mut stream: TcpStream) {
     }
 }
 
-/// Autobahn itself needs Python 2. This walks its sections with the frames written by hand and judged by what RFC 6455
-/// says, and lets the `websockets` package talk to the same server.
+/// Tests cases of all sections of Autobahn, which itself needs Python 2. The script writes the frames itself, and
+/// judges the answers by RFC 6455. The `websockets` package is tested with the same server.
 #[test]
 fn w_10_every_section_of_autobahn_has_its_cases() {
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/ws_cases.py");

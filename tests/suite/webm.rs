@@ -1,4 +1,4 @@
-//! Recordings as WebM: what is in them is what was published, whatever happens to the server.
+//! Tests WebM recordings: they contain exactly what was published, even if the server is killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn count(packets: &[Packet], track: u32) -> usize {
     packets.iter().filter(|packet| packet.0 == track).count()
 }
 
-/// The elements of the segment of a whole file.
+/// Returns the ids of the elements in the segment of a complete file.
 fn elements(file: &[u8]) -> Vec<u32> {
     let (mut at, mut found) = (0, Vec::new());
     while at < file.len() {
@@ -53,7 +53,7 @@ fn elements(file: &[u8]) -> Vec<u32> {
     found
 }
 
-/// Number of streams in a container, and their duration in seconds, according to ffprobe.
+/// Returns the number of streams in a file, and the duration in seconds, according to ffprobe.
 fn probed(path: &Path) -> (usize, f64) {
     let arguments = ["-v", "error", "-show_entries", "format=nb_streams,duration", "-of", "csv=p=0"];
     let (status, text, errors) = run(Command::new("ffprobe").args(arguments).arg(path));
@@ -62,7 +62,7 @@ fn probed(path: &Path) -> (usize, f64) {
     (streams.parse().unwrap(), duration.parse().unwrap())
 }
 
-/// A file that can be sought in, and that two versions of ffmpeg decode without a word.
+/// Checks that a file is seekable, and that two versions of ffmpeg decode it without messages.
 fn assert_seekable(path: &Path, seconds: f64) {
     let bytes = fs::read(path).unwrap();
     assert!(webm::is_finished(&bytes[..256], bytes.len() as u64));
@@ -75,7 +75,7 @@ fn assert_seekable(path: &Path, seconds: f64) {
         for begin in [&[][..], &["-ss", "2.5"]] {
             let mut command = Command::new(&ffmpeg);
             command.args(["-nostdin", "-v", "error"]).args(begin).arg("-i").arg(path);
-            // Without it ffmpeg counts frames of the usual rate, and a browser's may come closer together.
+            // Without this time base, ffmpeg assumes a usual frame rate, but frames of browsers may be closer together.
             command.args(["-enc_time_base:v", "1:1000"]);
             let (status, _, errors) = run(command.args(["-f", "null", "-"]));
             assert!(status.success() && errors.is_empty(), "{begin:?}: {errors}");
@@ -129,7 +129,7 @@ fn a_webm_recording_survives_the_server() {
     });
     server.kill();
     drop(publisher);
-    // The file plays as it stands, torn as it may be.
+    // The incomplete file is playable.
     let before = packets(path.to_str().unwrap());
     drop(server);
     // The server is killed again before, while or after it finishes the file.
@@ -153,7 +153,7 @@ fn a_webm_recording_survives_the_server() {
     assert!(vods(&server)[0]["duration"].as_i64().unwrap() >= 5000);
 }
 
-/// VP8 and Opus, as browsers send them.
+/// Returns a file with VP8 and Opus, the codecs of browsers.
 fn vp8_file() -> PathBuf {
     let path = media_file(false, 12).with_file_name("vp8-opus.webm");
     make_once(&path, |part| {
@@ -178,7 +178,7 @@ fn vp8_that_comes_over_rtsp_is_recorded_by_a_call() {
     let _publisher = Program::start(command.arg(server.rtsp_url("live/cam")));
     let call =
         |rest: &str| server.api().put(&format!("/live/rest/v2/broadcasts/cam/recording/{rest}"), "").json();
-    // Its tracks are known within a second.
+    // A recording can be started when the stream's tracks are known, which takes up to a second.
     wait_for("the stream", secs(20), || {
         crate::publish_play::is_broadcasting(&server, "cam")
             && call("true?recordType=webm&fileName=mine")["dataId"].is_string()
@@ -208,11 +208,11 @@ fn what_a_browser_sends_is_recorded_as_it_came() {
     let path = file_of(server.home(), "cam.webm");
     let written = path.with_file_name("cam.webm.tmp_extension");
     wait_for("four seconds", secs(40), || {
-        // Its head has 64 KiB.
+        // The head of the file has 64 KiB.
         fs::metadata(&written).is_ok_and(|file| file.len() > 70_000)
             && packets(written.to_str().unwrap()).iter().any(|packet| packet.2 > 4000)
     });
-    // Nothing that is there changes any more.
+    // Packets that are already in the file must not change until its end.
     let before = packets(written.to_str().unwrap());
     browser.finish();
     wait_for("the recording", secs(20), || vod(&server, "cam.webm").is_some());
@@ -247,7 +247,7 @@ fn sound_that_webm_has_no_place_for_is_recorded_as_opus_and_such_video_not_at_al
     let source = packets(beside.to_str().unwrap());
     assert_eq!(count(&recorded, 0), count(&source, 0));
     assert_track_within(1, (0, &source), (0, &recorded));
-    // Twenty milliseconds each.
+    // Each packet of Opus has 20 ms.
     assert!((550..=610).contains(&count(&recorded, 1)), "{}", count(&recorded, 1));
     assert_seekable(&file_of(server.home(), "beside.webm"), 12.0);
     let names: Vec<_> = fs::read_dir(file_of(server.home(), "")).unwrap().collect();

@@ -1,5 +1,5 @@
-//! WebRTC on the whole server: WHIP, WHEP and the SDK's socket with stacks that are not ours, and requests that are
-//! refused.
+//! Tests WebRTC with the whole server: WHIP, WHEP and the SDK's signalling with other implementations, and requests
+//! that are refused.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -17,7 +17,7 @@ use crate::support::{
     python, run, secs, wait_for,
 };
 
-/// A driver of aiortc; it goes on until its standard input is closed, or to its end.
+/// A process with an aiortc peer. It runs until its standard input is closed, or until it has finished.
 pub struct Browser(Child);
 
 impl Browser {
@@ -69,7 +69,7 @@ fn a_browser_publishes_and_browsers_and_files_play() {
     assert_eq!((&facts["falls"]["video"], &facts["falls"]["audio"]), (&0.into(), &0.into()), "{facts}");
     assert_eq!(facts["delete"], 200);
     let url = format!("http://{}/live/a.flv", server.http);
-    // Without the time base ffmpeg counts frames of the usual rate, and a browser's may come closer together.
+    // Without this time base, ffmpeg assumes a usual frame rate, but frames of browsers may be closer together.
     let decode = ["-v", "error", "-i", &url, "-t", "2", "-enc_time_base:v", "1:1000", "-f", "null", "-"];
     let (status, _, errors) = run(Command::new(ffmpeg9()).args(decode));
     assert!(status.success() && errors.is_empty(), "{errors}");
@@ -81,7 +81,7 @@ fn a_browser_publishes_and_browsers_and_files_play() {
     }
     let published = publisher.finish();
     assert_eq!((&published["delete"], &published["rejected"]), (&200.into(), &serde_json::json!([])));
-    // A goodbye ends the stream at once, and with it its record.
+    // A goodbye immediately ends the stream and its record.
     wait_for("the end", secs(5), || server.api().broadcast("live", "a").is_none());
 }
 
@@ -123,7 +123,7 @@ fn ffmpeg_publishes_by_whip() {
     let source = of(file.to_str().unwrap(), "60");
     let came = of(&played, "2");
     assert!(came.len() >= 30, "{}", came.len());
-    // The playback repeats: what arrived is a piece of the file, or of its end and its beginning.
+    // The file is published in a loop, so the received packets may span its end and its beginning.
     let twice = [source.clone(), source].concat();
     assert!(twice.windows(came.len()).any(|piece| piece == came), "other pictures came");
 }
@@ -133,16 +133,16 @@ fn an_encoder_publishes_and_a_browser_plays_at_once() {
     let server = Server::start(&["server.workers=2"]);
     let _publisher = Program::ffmpeg_publish(&media_file(false, 60), &server.rtmp_url("live/r"));
     wait_for_stream(&server, "r");
-    // Late in a group of pictures: it is shown from its beginning on.
+    // The viewer joins late in a GOP, and gets it from its beginning.
     std::thread::sleep(Duration::from_millis(1500));
     let facts = Browser::start("play", &whep(&server, "r"), "60").finish();
     assert_eq!((frames(&facts, "video"), &facts["falls"]["video"]), (60, &0.into()), "{facts}");
-    // AAC is not carried: it is heard as Opus.
+    // WebRTC has no AAC, so the viewer gets it as Opus.
     assert_eq!(facts["kinds"], serde_json::json!(["video", "audio"]), "{facts}");
     server.wait_for_line("protocol=\"webrtc\"");
 }
 
-/// B-frames are left out, and what is left comes in order.
+/// Checks that B-frames are skipped, and that the other frames arrive in order.
 #[test]
 fn pictures_out_of_order_are_left_out() {
     let server = Server::start(&[]);
@@ -150,13 +150,14 @@ fn pictures_out_of_order_are_left_out() {
     let file = coded_file("h264-b-frames", &coding);
     let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/b"));
     wait_for_stream(&server, "b");
-    // Sound may still come, and does not.
+    // The player waits for video only, because the stream has no audio.
     let facts = Browser::start("play", &whep(&server, "b"), "30 video").finish();
     assert_eq!((frames(&facts, "video"), &facts["falls"]["video"]), (30, &0.into()), "{facts}");
     server.wait_for_line("B-frames are not sent to WebRTC viewers");
 }
 
-/// The server keeps no key frame at the start, and the publisher makes none by itself.
+/// Checks that the publisher is asked for a key frame when a viewer joins. The server stores no key frame here, and the
+/// publisher makes none by itself.
 #[test]
 fn a_viewer_has_a_key_frame_made_where_none_is_kept() {
     let server = Server::start(&["app.gopCache=false"]);
@@ -172,7 +173,7 @@ fn a_viewer_has_a_key_frame_made_where_none_is_kept() {
 fn the_sdk_publishes_and_plays_on_one_socket_each() {
     let server = Server::start(&["server.workers=2"]);
     let url = format!("ws://{}/live/websocket", server.http);
-    // The viewer is there first: it is told that there is nothing, and when there is.
+    // The viewer joins before the stream exists. It is notified that there is no stream, and later that it has started.
     let viewer = Browser::start("sdk-play", &url, "s");
     wait_for("the viewer to be refused", secs(20), || {
         let page = server.api().get("/metrics").body;
@@ -211,7 +212,7 @@ fn the_sdk_publishes_and_plays_on_one_socket_each() {
 
 // ---- requests
 
-/// An offer of ours, for requests that are judged and not followed.
+/// Returns an offer of our own stack, for tests that only check the answer.
 fn offer(codec: Codec, direction: Direction) -> String {
     let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(1)).unwrap());
     let config = Arc::new(Config::new(IceMode::Full(Arc::default()), identity));
@@ -250,7 +251,7 @@ fn what_cannot_be_is_refused_with_its_code() {
     drop(publisher);
 }
 
-/// A STUN server that tells everybody the same address. It ends with the process.
+/// Starts a STUN server that tells all clients the same address. It ends with the process.
 fn stun_server(told: &'static str) -> u16 {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -268,7 +269,7 @@ fn stun_server(told: &'static str) -> u16 {
     port
 }
 
-/// The addresses of the UDP candidates in the server's answer, in their order.
+/// Returns the addresses of the UDP candidates in the server's answer, in their order.
 fn told_addresses(server: &Server) -> Vec<String> {
     let sends = offer(Codec::H264, Direction::SendOnly);
     let reply = server.api().call_with("POST", "/live/whip/c", &[SDP], Some(&sends));
@@ -313,7 +314,7 @@ fn a_session_has_a_url_that_every_worker_knows() {
         server.api().call_with("PATCH", &path, &all, Some(body))
     };
     let candidate = "a=ice-ufrag:EEEE\r\na=ice-pwd:aaaaaaaaaaaaaaaaaaaaaaaa\r\n";
-    // A connection each: the kernel gives them to all workers.
+    // Each request has its own connection, and the kernel distributes connections over all workers.
     for _ in 0..8 {
         assert_eq!(patch(&[], candidate).status, 428);
         assert_eq!(patch(&[("If-Match", "\"other\"")], candidate).status, 412);
@@ -329,7 +330,7 @@ fn a_session_has_a_url_that_every_worker_knows() {
     let candidates = "m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\na=ice-ufrag:EEEE\r\na=candidate:1 1 udp 1 192.0.2.7 5000 typ host\r\n";
     let again = header(&restarted, "ETag");
     assert_eq!(patch(&[("If-Match", &again)], candidates).status, 204);
-    // The secret is looked at: it cannot be guessed.
+    // The last character of the path is wrong, so the session is not found.
     let wrong = format!("{}{}", &path[..path.len() - 1], if path.ends_with('0') { "1" } else { "0" });
     for _ in 0..4 {
         assert_eq!(server.api().delete(&wrong).status, 404);
@@ -427,7 +428,8 @@ fn a_player_whose_offer_cannot_be_taken_is_offered_the_stream() {
     }
 }
 
-/// Browsers say goodbye to the media port first, and delete the session then.
+/// Checks that DELETE succeeds after the peer has ended its session, because browsers first close the connection and
+/// then delete the session.
 #[test]
 fn a_session_that_its_peer_has_ended_is_deleted_once_more() {
     let server = Server::start(&["server.workers=2"]);
@@ -458,7 +460,7 @@ fn viewers_of_a_stream_are_listed_with_what_they_are_sent() {
     let is_rated = |one: &Value| one["sendBitrate"].as_u64().unwrap() > 0;
     first.run_until("rates of both viewers", secs(20), |first| {
         second.step();
-        // Asked now and then: each question goes to all workers.
+        // The list is only requested sometimes, because each request asks all workers.
         first.frames % 30 == 29 && second.frames > 30 && {
             let all = list("0/10");
             all.len() == 2 && all.iter().all(is_rated)

@@ -1,14 +1,14 @@
-//! The UDP and TCP port of WebRTC media, which all workers share: whichever of them receives a client's datagrams and
-//! connections, its session gets them.
+//! Tests the UDP and TCP port for WebRTC media, which all workers share. A client's session gets its datagrams and
+//! connections, whichever worker receives them.
 
 use crate::support::{Over, Publisher, RtcClient, Server, secs};
 
 const WORKERS: usize = 4;
-/// By chance, the same worker has the session and its datagrams for one client in four.
+/// Number of clients. For one client in four, the worker of the session happens to receive the datagrams itself.
 const CLIENTS: usize = 12;
 
-/// Plays a stream with clients over UDP and TCP, each of another port, and returns the server's count of datagrams that
-/// were passed on.
+/// Plays a stream with clients over UDP and TCP, each with its own port. Returns the number of datagrams that were
+/// passed to another worker, from the metrics.
 fn passed_for_viewers(setting: &str) -> f64 {
     let server = Server::start(&[&format!("server.workers={WORKERS}"), setting]);
     let publisher = Publisher::start(server.rtmp, "live", "shared");

@@ -1,4 +1,4 @@
-//! Hostile peers of WebRTC's signalling and media ports (docs/robustness.md: W, I and D rows).
+//! Tests hostile peers at the signalling and media ports of WebRTC (docs/robustness.md: W, I and D rows).
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ const HANDSHAKE: &str = "GET /live/websocket?target=origin HTTP/1.1\r\nHost: loc
                          Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// A client of the signalling socket that says what it likes.
+/// A client of the signalling socket that can send anything.
 pub(super) struct Socket {
     stream: TcpStream,
     held: Vec<u8>,
@@ -49,7 +49,7 @@ impl Socket {
         Self { stream, held: Vec::new() }
     }
 
-    /// False when the server has closed it.
+    /// Sends a message. Returns false if the server has closed the connection.
     pub(super) fn say(&mut self, text: &str) -> bool {
         let (opcode, length) = (Opcode::Text, text.len() as u64);
         let head = FrameHead { is_final: true, opcode, length, mask: Some([0; 4]) };
@@ -58,7 +58,7 @@ impl Socket {
         self.stream.write_all(&bytes).is_ok()
     }
 
-    /// The next message; `None` at the end.
+    /// Returns the next message, or `None` if the connection has ended.
     pub(super) fn hear(&mut self) -> Option<Value> {
         loop {
             if let Ok(Some((head, head_bytes))) = FrameHead::read(&self.held) {
@@ -116,7 +116,7 @@ fn w_09_messages_that_are_none_are_answered_or_ignored() {
     }
     let candidate = r#"{"command":"takeCandidate","streamId":"a","label":0,"id":"0","candidate":"candidate:1 1 udp 1 192.0.2.1 1 typ host"}"#;
     assert!((0..10_000).all(|_| socket.say(candidate)) && socket.answers_a_ping());
-    // A megabyte in one message is more than any may have.
+    // A message of a megabyte exceeds the limit.
     let huge = json!({"command": "publish", "streamId": "a", "metaData": "x".repeat(1 << 20)}).to_string();
     let _ = socket.say(&huge);
     assert!(!socket.answers_a_ping());
@@ -127,7 +127,7 @@ fn w_09_messages_that_are_none_are_answered_or_ignored() {
 #[test]
 fn w_11_one_client_has_so_many_sessions_and_the_first_publisher_of_an_id_keeps_it() {
     let mut server = Server::start(&[]);
-    // The C library keeps most of what 1280 sessions were in.
+    // The C library does not return most of the memory of 1280 sessions to the system.
     let bystander = Bystander::start(&server).leaving(20 * 1024);
     let publisher = Program::ffmpeg_publish(&media_file(false, 60), &server.rtmp_url("live/taken"));
     wait_for("the stream", secs(20), || server.api().broadcast("live", "taken").is_some());
@@ -156,7 +156,7 @@ fn w_11_one_client_has_so_many_sessions_and_the_first_publisher_of_an_id_keeps_i
     bystander.finish(&mut server);
 }
 
-/// An offer of sound, as well-formed as it is unwanted.
+/// A well-formed offer of audio that the server has not asked for.
 const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0\r\n\
                      m=audio 9 UDP/TLS/RTP/SAVPF 111\r\nc=IN IP4 0.0.0.0\r\na=mid:0\r\na=sendrecv\r\na=rtcp-mux\r\n\
                      a=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\na=setup:actpass\r\n\
@@ -166,7 +166,7 @@ const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:
 #[test]
 fn w_14_a_thousand_sockets_join_and_leave_rooms_at_random_and_describe_themselves_out_of_turn() {
     let mut server = Server::start(&["server.workers=2"]);
-    // The C library keeps most of what the sessions were in.
+    // The C library does not return most of the memory of the sessions to the system.
     let bystander = Bystander::start(&server).leaving(20 * 1024);
     let mut random: Random = Seed::from_number(14).random();
     let mut draw = |below: u64| random.u64() % below;
@@ -186,7 +186,7 @@ fn w_14_a_thousand_sockets_join_and_leave_rooms_at_random_and_describe_themselve
                 }
                 4 => json!({"command": "leaveFromRoom", "room": room, "streamId": id}),
                 5 => json!({"command": "stop", "streamId": if draw(2) == 0 { &id } else { &room }}),
-                // Of a viewer, whose offers are the server's to make, and of a publisher once more.
+                // A viewer must not make offers, and a publisher repeats its offer.
                 6 => describe("offer", &room),
                 7 => describe("offer", &id),
                 8 => describe("answer", &room),
@@ -236,7 +236,8 @@ fn w_14_a_token_of_a_room_opens_no_other() {
     assert_eq!(play("first")["command"], "takeConfiguration");
 }
 
-/// I-05, I-11, D-01, D-03: what comes to a media port without a session behind it costs a look into a table.
+/// I-05, I-11, D-01, D-03: checks that datagrams without a session at a media port cost no more than a lookup in a
+/// table.
 #[test]
 fn i_11_d_01_floods_of_the_media_port_harm_nobody() {
     let mut server = Server::start(&["server.workers=2"]);
@@ -247,7 +248,7 @@ fn i_11_d_01_floods_of_the_media_port_harm_nobody() {
         let mut random: Random = Seed::from_number(7).random();
         (0..4096).flat_map(|_| random.u64().to_le_bytes()).collect()
     };
-    // Checks that name sessions of the first worker and of the second, of which each receives those of the other.
+    // The connectivity checks name sessions of both workers, so each worker receives some for the other.
     let of_workers = ["AA000000", "AB000000"].map(|fragment| {
         let mut check = Vec::new();
         let writer = MessageWriter::new(&mut check, Class::Request, TransactionId([7; 12]));
@@ -260,13 +261,13 @@ fn i_11_d_01_floods_of_the_media_port_harm_nobody() {
         let at = (sent * 61) % 30_000;
         let mut datagram = noise[at..at + 60 + sent % 1000].to_vec();
         match sent % 5 {
-            // A binding request for a user that nobody is.
+            // The binding request has an unknown user name.
             0 => {
                 datagram.truncate(60);
                 datagram[..8].copy_from_slice(&[0, 1, 0, 40, 0x21, 0x12, 0xa4, 0x42]);
                 datagram[20..24].copy_from_slice(&[0, 6, 0, 9]);
             }
-            // A ClientHello, media, and anything.
+            // The others are like a ClientHello, like media, a check of either worker, or random bytes.
             1 => datagram[..3].copy_from_slice(&[22, 254, 253]),
             2 => datagram[0] = 0x80,
             3 => datagram.clone_from(&of_workers[sent / 5 % 2]),
@@ -275,7 +276,7 @@ fn i_11_d_01_floods_of_the_media_port_harm_nobody() {
         sent += usize::from(socket.send_to(&datagram, port).is_ok());
     }
     assert!(sent > 10_000, "{sent}");
-    // No request is answered.
+    // The server answers none of the requests.
     socket.set_read_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
     assert!(socket.recv(&mut [0; 2048]).is_err());
     assert!(server.api().metric("millstream_passed_datagrams_total", "") > 100.0, "nothing was passed on");
@@ -309,13 +310,13 @@ fn w_07_bad_handshakes_of_the_signalling_socket_have_their_status() {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{to}: {answer}");
         assert_eq!(status == 426, answer.contains("Sec-WebSocket-Version: 13\r\n"), "{answer}");
-        // The next request on the connection is like any other.
+        // Unless the protocol was switched, the next request on the connection is answered.
         assert_eq!(answer.matches("HTTP/1.1 ").count(), if status == 101 { 1 } else { 2 }, "{answer}");
     }
     bystander.finish(&mut server);
 }
 
-/// Datagrams that are no connectivity check, or none that is authentic, for before and beside the peer's own.
+/// Returns datagrams that are no authentic connectivity checks, to send before and between those of the peer.
 fn junk(fragment: &str) -> Vec<Vec<u8>> {
     let mut check = Vec::new();
     let writer = MessageWriter::new(&mut check, Class::Request, TransactionId([7; 12]));
@@ -327,7 +328,7 @@ fn junk(fragment: &str) -> Vec<Vec<u8>> {
     vec![
         check,
         bare,
-        // A ClientHello, a Finished of the epoch behind it, an alert, media and a report.
+        // These are a ClientHello, a Finished of the next epoch, an alert, media and a report.
         [&[22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 60, 1][..], &[0; 59]].concat(),
         [&[22, 254, 253, 0, 1, 0, 0, 0, 0, 0, 0, 0, 40, 20][..], &[0; 39]].concat(),
         vec![21, 254, 253, 0, 0, 0, 0, 0, 0, 0, 9, 0, 2, 2, 40],
@@ -345,7 +346,7 @@ fn i_04_i_05_d_03_who_has_no_valid_pair_gets_nothing_and_is_in_nobodys_way() {
     let mut publisher = RtcClient::publish(&server, "first", Over::Udp);
     let fragment = publisher.answer.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap();
     let (port, junk) = (publisher.port(), junk(fragment));
-    // First, and by the very address that the peer will have.
+    // The datagrams arrive before those of the peer, also from the peer's own address.
     for datagram in junk.iter().cycle().take(700) {
         attacker.send_to(datagram, port).unwrap();
         publisher.send_raw(datagram);
@@ -367,7 +368,7 @@ fn i_04_i_05_d_03_who_has_no_valid_pair_gets_nothing_and_is_in_nobodys_way() {
     bystander.finish(&mut server);
 }
 
-/// D-01: a thousand handshakes, one after the other, while the port they go to is flooded from other addresses.
+/// D-01: checks that a thousand consecutive handshakes succeed while other addresses flood the same port.
 #[test]
 fn d_01_every_real_handshake_succeeds_beside_a_flood_of_its_port() {
     let mut server = Server::start(&["server.workers=2"]);
@@ -378,7 +379,8 @@ fn d_01_every_real_handshake_succeeds_beside_a_flood_of_its_port() {
         std::thread::spawn(move || {
             let sockets: Vec<_> =
                 (1..=20).map(|n| UdpSocket::bind((format!("127.0.7.{n}"), 0)).unwrap()).collect();
-            // The begin of a ClientHello, a Finished of nobody, a check without credentials, media.
+            // These are the beginning of a ClientHello, a Finished without a session, a check without credentials, and
+            // media.
             let mut datagrams = [vec![0xa5; 300], vec![0xa5; 61], vec![0xa5; 60], vec![0xa5; 1100]];
             datagrams[0][..14].copy_from_slice(&[22, 254, 255, 0, 0, 0, 0, 0, 0, 0, 0, 1, 31, 1]);
             datagrams[1][..13].copy_from_slice(&[22, 254, 253, 0, 1, 0, 0, 0, 0, 0, 0, 0, 48]);
@@ -386,7 +388,7 @@ fn d_01_every_real_handshake_succeeds_beside_a_flood_of_its_port() {
             datagrams[3][0] = 0x80;
             let mut sent = 0_usize;
             while !stop.load(Ordering::Relaxed) {
-                // Ten thousand a second, in bursts.
+                // The flood has ten thousand datagrams a second, in bursts.
                 for _ in 0..100 {
                     let datagram = &datagrams[sent % datagrams.len()];
                     let _ = sockets[sent % sockets.len()].send_to(datagram, ports[sent / 3 % ports.len()]);
@@ -415,7 +417,8 @@ fn d_01_every_real_handshake_succeeds_beside_a_flood_of_its_port() {
     bystander.finish(&mut server);
 }
 
-/// A path of 1280 bytes, the minimum of IPv6, carries everything, including certificates and pictures.
+/// Checks that all datagrams, including those with certificates and pictures, fit into packets of 1280 bytes, the
+/// minimum of IPv6.
 #[test]
 fn n_10_a_path_of_1280_bytes_carries_webrtc() {
     let server = Server::start(&["server.workers=2"]);
@@ -443,7 +446,7 @@ fn n_10_a_path_of_1280_bytes_carries_webrtc() {
     assert_eq!((counts.lost, counts.reordered, counts.duplicated), (0, 0, 0), "{counts:?}");
 }
 
-/// A publisher and a player, each behind a network that loses, delays, turns round and repeats.
+/// Tests a publisher and a player, each behind a network that loses, delays, reorders and duplicates datagrams.
 #[test]
 fn n_01_to_n_05_what_a_bad_network_loses_of_webrtc_is_repaired() {
     let server = Server::start(&["server.workers=2"]);
@@ -466,7 +469,7 @@ fn is_repaired(server: &Server, seed: u64) {
         to_publisher.insert(relay(port, 2 * seed)).address()
     });
     publisher.run_until("the keys", secs(20), |publisher| publisher.connected);
-    // The player's request is answered when there has been a key frame, which may have to be sent again.
+    // The player is only accepted after the server has received a key frame, which may need retransmissions.
     let received = || server.api().broadcast("live", name).and_then(|one| one["receivedBytes"].as_u64());
     publisher.run_until("pictures at the server", secs(30), |_| received().unwrap_or(0) > 0);
     let mut player = RtcClient::play_after(server, name, Over::Udp, |port| {
@@ -489,8 +492,8 @@ fn is_repaired(server: &Server, seed: u64) {
     assert!(repaired > 2, "{repaired} packets came again");
 }
 
-/// A NAT forgets a publisher and a viewer, whose packets then come from other ports. Neither repeats its connectivity
-/// checks, so that only their media shows the new ports.
+/// Tests a publisher and a viewer whose NATs forget them, so that their packets come from other ports. Neither repeats
+/// its connectivity checks, so only their media shows the new ports.
 #[test]
 fn i_12_media_goes_on_from_and_to_another_port_of_the_same_address() {
     let server = Server::start(&["server.workers=2"]);
@@ -518,7 +521,7 @@ fn i_12_media_goes_on_from_and_to_another_port_of_the_same_address() {
     assert_eq!((counts.reordered, counts.duplicated), (0, 0), "{counts:?}");
 }
 
-/// A NACK for every number that there is, a hundred times.
+/// Checks the limits of repairs with a viewer that requests each possible sequence number a hundred times.
 #[test]
 fn x_11_a_viewer_that_asks_for_all_packets_gets_each_ten_times_at_most() {
     let mut server = Server::start(&["server.workers=1"]);
@@ -536,7 +539,8 @@ fn x_11_a_viewer_that_asks_for_all_packets_gets_each_ten_times_at_most() {
             viewer.send_rtcp(compound.into_bytes());
         }
         (0..20).for_each(|_| viewer.step());
-        // Among so many that are not there those that are would hardly be found.
+        // The server would hardly find the sent packets among all 65,536 numbers. So the viewer also requests only the
+        // newest that it has received.
         let numbers = viewer.came.iter().map(|packet| Packet::read(packet).unwrap().header);
         let mut seen: Vec<SequenceNumber> =
             numbers.filter(|header| header.ssrc == media).map(|header| header.sequence_number).collect();
@@ -559,7 +563,7 @@ fn x_11_a_viewer_that_asks_for_all_packets_gets_each_ten_times_at_most() {
         }
     }
     assert!(resent.len() > 10 && resent.values().all(|times| *times <= 10), "{resent:?}");
-    // A quarter, and what may be saved up (64 KiB).
+    // Repairs may use a quarter of the stream's bytes, plus 64 KiB of saved allowance.
     assert!(resent_bytes <= sent_bytes / 4 + 65_536, "{resent_bytes} of {sent_bytes}");
     drop(viewer);
     bystander.finish(&mut server);
@@ -634,7 +638,8 @@ fn x_07_a_publisher_of_ten_thousand_sources_takes_no_more_than_some() {
     bystander.finish(&mut server);
 }
 
-/// The view of the SDK's pages: a source that its viewer starts, and a publisher that comes back in time.
+/// Tests the messages that the SDK's pages get about a source that its viewer starts, and about a publisher that
+/// returns in time.
 #[test]
 fn pages_hear_that_a_stream_starts_soon() {
     let server = Server::start(&["server.workers=2"]);

@@ -1,4 +1,4 @@
-//! WebRTC media over TCP, beside each media port: a client whose UDP is blocked, and connections of nobody.
+//! Tests WebRTC media over TCP: clients whose UDP is blocked, and connections that belong to no session.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,14 +8,15 @@ use ice::tcp::write_frame;
 
 use crate::support::{Bystander, Over, Player, RtcClient, Server, connect_from, secs};
 
-/// True if the server has closed it, without a byte; hangs are detected only.
+/// Waits for the end of a connection, and returns whether the server has closed it without sending anything. The limit
+/// only detects hangs.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_read_timeout(Some(secs(8))).unwrap();
     matches!(stream.read(&mut [0; 64]), Ok(0))
         || stream.peek(&mut [0; 1]).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
-/// True if it is open, without waiting.
+/// Returns whether a connection is open at this moment.
 fn is_open(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     stream.peek(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
@@ -40,7 +41,7 @@ fn a_client_without_udp_publishes_and_one_plays() {
         viewer.frames >= 60 && player.units() >= 60
     });
     assert_eq!((viewer.cut, publisher.cut), (false, false));
-    // The sessions end, and their connections with them.
+    // When the sessions end, the server closes their connections.
     assert_eq!(server.api().delete(&viewer.path_of_session()).status, 200);
     viewer.run_until("the end of the viewer's connection", secs(8), |client| client.cut);
     assert_eq!(server.api().delete(&publisher.path_of_session()).status, 200);
@@ -48,7 +49,7 @@ fn a_client_without_udp_publishes_and_one_plays() {
     assert!(server.is_alive());
 }
 
-/// A binding request that names this fragment; nobody could have made it authentic.
+/// Returns a binding request with this user name fragment, and a wrong key.
 fn check_of(fragment: &str) -> Vec<u8> {
     let mut out = Vec::new();
     MessageWriter::new(&mut out, Class::Request, TransactionId([7; 12]))
@@ -88,7 +89,7 @@ fn i_11_what_is_no_check_of_a_session_is_closed_at_once_over_tcp() {
         stream.write_all(&bytes).unwrap();
         assert!(is_closed(&mut stream), "{what}");
     }
-    // However it is cut.
+    // The connection is also closed if the request arrives a byte at a time.
     let mut stream = TcpStream::connect(port).unwrap();
     stream.set_nodelay(true).unwrap();
     assert!(unknown.iter().all(|byte| stream.write_all(&[*byte]).is_ok()));
@@ -121,7 +122,7 @@ fn i_11_a_thousand_connections_of_nobody_keep_no_session_out() {
     bystander.finish(&mut server);
 }
 
-/// All workers accept connections at the port, and these are of use to one alone.
+/// Checks that connections are passed to the worker of their session. All workers accept connections at the port.
 #[test]
 fn a_connection_comes_to_the_worker_of_its_session() {
     let server = Server::start(&["server.workers=2"]);
@@ -135,12 +136,13 @@ fn a_connection_comes_to_the_worker_of_its_session() {
         others.push(stream);
     }
     publisher.run_until("the publisher's keys", secs(10), |client| client.connected);
-    // On the other worker the fragment is nobody's, and they would be closed.
+    // The other worker does not know the fragment, and would have closed these connections.
     let open = others.iter().filter(|stream| is_open(stream)).count();
     assert_eq!(open, others.len());
 }
 
-/// Each time would be a new beginning of the time in which a session must claim it.
+/// Checks that a connection is passed to another worker only once, because each time starts anew the time in which a
+/// session must claim it.
 #[test]
 fn i_13_a_connection_is_handed_over_once() {
     let server = Server::start(&["server.workers=2"]);
@@ -150,7 +152,7 @@ fn i_13_a_connection_is_handed_over_once() {
         assert!(publishers.len() < 40, "all sessions are at one worker");
         let publisher = RtcClient::publish(&server, &format!("w{}", publishers.len()), Over::Udp);
         let fragment = publisher.answer.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap();
-        // The first two characters name the worker.
+        // The first two characters of a fragment identify the worker.
         if fragments.iter().all(|known| known[..2] != fragment[..2]) {
             fragments.push(fragment.to_owned());
         }

@@ -1,4 +1,5 @@
-//! Encoders that publish by WHIP, each with its own habits: OBS Studio and GStreamer. ffmpeg and browsers: `webrtc.rs`.
+//! Tests encoders that publish by WHIP in different ways: OBS Studio and GStreamer. `webrtc.rs` tests ffmpeg and
+//! browsers.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Reply, Server, ffmpeg9, frame_md5_by, header, secs, wait_for};
 
-/// An offer of libdatachannel 0.24, made as OBS makes it: Opus and H.264, one port, candidates of the machine.
+/// Offer of libdatachannel 0.24 with the options that OBS uses: Opus and H.264, one port, candidates of the machine.
 const OFFER_OF_OBS: &str = include_str!("../fixtures/obs-offer.sdp");
 const AGENT_OF_OBS: (&str, &str) = ("User-Agent", "Mozilla/5.0 (OBS-Studio/30.2.0; Linux x86_64; en-US)");
 const SDP: (&str, &str) = ("Content-Type", "application/sdp");
@@ -18,9 +19,9 @@ fn token_of(server: &Server, stream: &str) -> String {
     server.api().get(&path).json()["tokenId"].as_str().unwrap().to_owned()
 }
 
-/// OBS sends one POST without a trailing slash and takes no other status than 201. It sets a `Location` that does not
-/// begin with `http` as the path of the endpoint's URL, offers no trickling, and sends its token with DELETE, too,
-/// after it has closed its peer.
+/// Checks what OBS needs. It sends one POST without a trailing slash, and accepts only the status 201. If `Location`
+/// does not begin with `http`, OBS uses it as the path of the endpoint's URL. OBS does not trickle candidates. After it
+/// has closed its peer, it sends DELETE, also with its token.
 #[test]
 fn obs_is_answered_as_it_needs_it_and_deletes_its_session_with_its_token() {
     let server = Server::start(&["server.workers=2", "app.publishTokenControlEnabled=true"]);
@@ -38,7 +39,7 @@ fn obs_is_answered_as_it_needs_it_and_deletes_its_session_with_its_token() {
     let has = |line: &str| answer.contains(&line);
     assert_eq!(answer[0], "v=0");
     assert!(has("a=ice-lite") && has("a=group:BUNDLE 0 1") && has("a=rtcp-mux"), "{}", reply.body);
-    // Both sections are taken, in the order and with the names and numbers of the offer.
+    // Both sections are accepted, in the order of the offer and with its names and payload types.
     let sections: Vec<&str> = answer.iter().filter(|line| line.starts_with("m=")).copied().collect();
     assert!(
         sections[0].starts_with("m=audio ") && sections[0].ends_with(" UDP/TLS/RTP/SAVPF 111"),
@@ -52,7 +53,7 @@ fn obs_is_answered_as_it_needs_it_and_deletes_its_session_with_its_token() {
     assert!(has("a=rtpmap:111 opus/48000/2") && has("a=rtpmap:96 H264/90000"), "{}", reply.body);
     let count = |line: &str| answer.iter().filter(|one| **one == line).count();
     assert_eq!((count("a=mid:0"), count("a=mid:1"), count("a=recvonly")), (1, 1, 2), "{}", reply.body);
-    // The answer has all candidates: the client takes none later.
+    // The answer contains all candidates, because the client accepts none later.
     assert!(reply.body.contains("a=candidate:") && has("a=end-of-candidates"), "{}", reply.body);
 
     let location = header(&reply, "Location");
@@ -69,7 +70,7 @@ fn obs_is_answered_as_it_needs_it_and_deletes_its_session_with_its_token() {
     assert_eq!(delete().status, 404);
 }
 
-/// Debian's own: the virtual environment of the other tests has no bindings of GStreamer.
+/// Path of Debian's Python. The virtual environment of the other tests lacks the bindings of GStreamer.
 const PYTHON: &str = "/usr/bin/python3";
 
 #[test]

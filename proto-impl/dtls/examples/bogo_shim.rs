@@ -60,7 +60,7 @@ struct Flags {
     resumes: u32,
     /// True if the later connections are expected not to resume a session.
     begins_anew: bool,
-    /// True if the certificate is a credential to select from.
+    /// True if the certificate is given as a credential, from which the library may select.
     is_credential: bool,
     /// Earliest version that the runner allows, if it sets a limit.
     earliest: Option<u16>,
@@ -283,7 +283,7 @@ fn run(flags: &Flags, config: &Arc<Config>) -> Result<(), End> {
     let new = if flags.server { Connection::server } else { Connection::client };
     let mut connection = new(Arc::clone(config), Seed::from_os()?);
     let (now, out) = (Instant::now(), Datagrams::new());
-    // Fingerprints are used instead of names.
+    // The check of the peer's certificate waits for fingerprints. If it requires one, an empty list makes it fail.
     connection.set_remote_fingerprints(now, Vec::new());
     let mut shim = Shim { flags, stream, connection, now, out, tries: 0, closed: None };
     shim.connection.start(now);
@@ -341,7 +341,7 @@ impl Shim<'_> {
                     let mtu = usize::try_from(u32::from_be_bytes(self.bytes()?))?;
                     self.connection.set_mtu(mtu);
                 }
-                // The runner asks for another initial timeout, which would also apply to the pending flight.
+                // The runner changes the initial timeout, also for the pending flight. This is not supported.
                 b'U' => return Err(End::Unimplemented),
                 other => return Err(format!("opcode {other}").into()),
             }

@@ -151,7 +151,7 @@ pub(crate) fn choose_scheme_v13(kind: KeyKind, offered: &[u16]) -> Option<(u16, 
     numbers.filter_map(|number| Some((number, scheme_of_v13(number, kind)?))).next()
 }
 
-/// Returns the first of our schemes with which a key of `kind` can sign and that the peer accepts.
+/// Returns our first scheme that a key of `kind` supports and that the peer accepts.
 pub(crate) fn choose_scheme(kind: KeyKind, offered: &[u16]) -> Option<(u16, SignatureAlgorithm)> {
     SCHEMES.into_iter().find(|(number, algorithm)| {
         let signs = match (kind, algorithm) {

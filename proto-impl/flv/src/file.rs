@@ -136,8 +136,7 @@ enum Next {
     Body(TagHead),
 }
 
-/// Reads a file in pieces of any size. Holds at most one incomplete tag, and the bytes that were pushed after
-/// that.
+/// Reads a file in pieces of any size. Holds the bytes that were pushed and not yet returned as tags.
 #[derive(Debug)]
 pub struct Reader {
     buffer: BytesMut,

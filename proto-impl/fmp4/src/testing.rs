@@ -45,7 +45,7 @@ pub(crate) fn configs() -> Vec<CodecConfig> {
 
 /// Describes a track with this configuration, with a first unit for codecs that need it.
 pub(crate) fn description(id: u32, config: CodecConfig) -> Description {
-    // ffmpeg's, mono.
+    // Beginnings of mono frames that ffmpeg has encoded.
     const AC3: &[u8] = &[0x0b, 0x77, 0x48, 0x0d, 0x0c, 0x40, 0x2f, 0x84];
     const EAC3: &[u8] = &[0x0b, 0x77, 0x00, 0xbf, 0x32, 0x87, 0xc0, 0x00];
     Description {

@@ -365,8 +365,8 @@ mod tests {
         }
     }
 
-    /// Checks that the next check of a path's peer restores the route, after another peer has checked its own
-    /// session from that peer's address.
+    /// Checks that a forged address takes a path over only for a while: the next check by the path's real peer
+    /// restores the route.
     #[test]
     fn i_08_a_path_that_is_claimed_by_a_liar_comes_back() {
         let mut demux = Demux::new();

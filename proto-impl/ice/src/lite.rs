@@ -104,8 +104,8 @@ struct Pair {
     is_unchecked: bool,
 }
 
-/// Transaction ids of earlier authenticated requests, oldest first. Stores 32 of the 96 bits of each id,
-/// which an attacker cannot choose.
+/// Transaction ids of earlier authenticated requests, oldest first. Stores 32 of the 96 bits of each id. These
+/// are enough, because an attacker cannot choose the id of an authenticated request.
 #[derive(Debug, Default)]
 struct Requests(VecDeque<u32>);
 
@@ -462,8 +462,8 @@ impl LiteAgent {
     }
 
     /// Returns the path that replaces the selected one if the selected one stays silent, and the time of the
-    /// change. This is the most recently heard path, if it was heard late enough in the silence. If all paths
-    /// are silent, the peer is gone, and no path is better.
+    /// change. This is the most recently heard path, if it was heard in the second half of the silence. `None` if
+    /// all paths are silent: the peer is then gone, and no path is better.
     fn takeover(&self) -> Option<(Instant, Path)> {
         let selected = self.selected?;
         let heard = self.pairs.iter().find(|pair| pair.path == selected)?.checked;

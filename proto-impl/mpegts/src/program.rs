@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn splice_information_is_announced_with_the_first_section_and_comes_back_at_its_time() {
         let tracks = [track(TrackId::AUDIO)];
-        // The first section needs two packets, the second one.
+        // The first section needs two packets; the second section needs one packet.
         let long = scte35::insert(1, scte35::Kind::Out, Some(900_000));
         let sections = [long, scte35::insert(1, scte35::Kind::Cancel, None)];
         let mut program = Program::with_packing(Packing::NONE);

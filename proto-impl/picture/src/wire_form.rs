@@ -13,11 +13,11 @@ use wire::Reader;
 use crate::decode::Decodable;
 use crate::{Error, Format, Request, Shape};
 
-/// Bytes of the length before each message.
+/// Size in bytes of the length field before each message.
 pub const HEAD_BYTES: usize = 4;
-/// Maximum bytes of a request, without its length.
+/// Maximum size of a request in bytes, without its length field.
 pub const REQUEST_BYTES_MAX: usize = 8 << 20;
-/// Maximum bytes of an answer, without its length.
+/// Maximum size of an answer in bytes, without its length field.
 pub const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// Numbers of the codecs in a request.

@@ -15,8 +15,8 @@ const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
 pub struct Config {
     /// Maximum time from the start of the connection to the end of its handshake.
     pub handshake_timeout: Duration,
-    /// Maximum time in which the peer neither publishes nor plays, nor has a request for either that waits for the
-    /// owner.
+    /// Maximum time during which the peer neither publishes nor plays. The time does not run while a request to publish
+    /// or play waits for the owner's decision.
     pub command_timeout: Duration,
     /// Longest time from an accepted publish to its first media message.
     pub first_media_timeout: Duration,

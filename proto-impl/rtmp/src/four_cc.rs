@@ -117,8 +117,8 @@ impl FourCcs {
             .map(|(i, name)| (i, *name))
     }
 
-    /// Reads the FourCCs that the peer lists, or for which its maps contain one of the wanted abilities. `None` if the
-    /// peer announces no FourCCs. A listed FourCC has every ability.
+    /// Reads the FourCCs in the peer's list, and those that its maps contain with one of the wanted abilities. A FourCC
+    /// in the list counts as having every ability. `None` if the peer announces no FourCCs.
     pub(crate) fn read(object: &Value, wanted: Ability) -> Option<Self> {
         let list = object.get(property::LIST).and_then(list_entries);
         let maps =

@@ -71,7 +71,7 @@ pub struct SetupRequest {
 pub struct Frame {
     /// Index of the track's section in the description.
     pub track: usize,
-    /// The packet is RTCP, not RTP.
+    /// True if the packet is RTCP, false if it is RTP.
     pub is_rtcp: bool,
     /// Channel of the frame.
     pub channel: u8,

@@ -10,7 +10,7 @@ pub const TLS_PORT: u16 = 322;
 /// An RTSP URL. Its parts are kept as received, since peers compare paths as text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Uri {
-    /// The scheme is `rtsps:`.
+    /// True if the scheme is `rtsps:`.
     pub tls: bool,
     /// User and password before the host, percent-decoded.
     pub credentials: Option<(String, String)>,

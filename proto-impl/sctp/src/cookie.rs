@@ -38,7 +38,7 @@ impl Agreed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
     Good(Agreed),
-    /// The cookie is authentic, but expired by this much.
+    /// The cookie is authentic, but expired this long ago.
     Stale(Duration),
     Forged,
 }

@@ -71,8 +71,8 @@ impl Media {
         let place = |of: PayloadType| self.payload_types().iter().position(|offered| *offered == of);
         for format in selected {
             let own = format.answer.payload_type();
-            // A sender uses the redundant form only if that form is listed first. It is wanted from senders
-            // that do not retransmit audio, such as browsers.
+            // A sender uses the redundant form only if that form is listed first. We list it first when we
+            // receive, because senders such as browsers do not retransmit audio.
             let red_first = format.red.filter(|red| is_received || place(*red) < place(own));
             let red_last = format.red.filter(|_| red_first.is_none());
             types.extend(red_first.into_iter().chain([own]).chain(format.rtx).chain(red_last));

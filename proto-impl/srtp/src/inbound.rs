@@ -108,7 +108,8 @@ impl Inbound {
         let guess = Guess::of(window, number)?;
         let session = &self.keys.rtp;
         let open = |index, packet: &mut [u8]| {
-            // An index beyond the last one would give the packet the name of another source's packet.
+            // A larger index would change the bits of the SSRC, and give the packet the identity of another source's
+            // packet.
             let name = (index < INDEX_END).then_some(Name { ssrc, index })?;
             session.open_rtp(name, head, packet).map(|length| (length, index))
         };

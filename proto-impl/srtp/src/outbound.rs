@@ -77,7 +77,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// Like [`Self::seal`], with `padding` bytes of padding behind the payload, including their count; none if it is 0.
+    /// Like [`Self::seal`], with `padding` bytes of padding after the payload, the last of which contains their number.
+    /// With 0, there is no padding.
     pub fn seal_padded(
         &mut self,
         header: &Header<'_>,

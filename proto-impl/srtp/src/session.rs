@@ -1,4 +1,4 @@
-//! Session keys, with which a packet with a given index is encrypted or decrypted.
+//! Session keys, which encrypt or decrypt packets. The caller determines the index of a packet.
 
 use crypto::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, AesCtr, HmacSha1Key, constant_time_eq};
 

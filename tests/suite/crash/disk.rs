@@ -8,13 +8,13 @@ use std::process::{Child, Command, Stdio};
 use super::super::support::{Bystander, Home, Server, ms, run, secs, wait_for};
 use super::{name_of, try_create, try_update};
 
-/// strace on the store's thread alone, so that the other threads run at full speed.
+/// An strace that makes system calls of the store's thread fail. The other threads run at full speed.
 struct Fault {
     tracer: Child,
 }
 
 impl Fault {
-    /// `inject` is strace's: `fdatasync:error=EIO:when=1`, ...
+    /// Starts strace with these `inject` expressions, such as `fdatasync:error=EIO:when=1`.
     fn begin(server: &Server, injects: &[&str]) -> Self {
         let task = server.thread("store");
         let thread = task.file_name().unwrap().to_str().unwrap();
@@ -34,13 +34,14 @@ impl Fault {
     }
 
     fn end(mut self) {
-        // SIGTERM makes it let go; killed, it might leave the thread stopped.
+        // With SIGTERM, strace detaches from the thread. With SIGKILL, it might leave the thread stopped.
         let _ = Command::new("kill").arg(self.tracer.id().to_string()).status();
         let _ = self.tracer.wait();
     }
 }
 
-/// Tries until a write succeeds; how often it failed before. A write that failed must not be visible.
+/// Tries to create a broadcast until it succeeds, and returns the number of failures. A broadcast that could not be
+/// created must not be visible.
 fn failures_until_success(server: &Server, prefix: &str) -> usize {
     let mut failures = 0;
     wait_for("writes to succeed again", secs(20), || {
@@ -58,7 +59,7 @@ fn failures_until_success(server: &Server, prefix: &str) -> usize {
     failures
 }
 
-/// After kill -9 everything that was acknowledged is there.
+/// Checks that all acknowledged broadcasts still exist after kill -9.
 fn check_after_kill(server: &mut Server, acknowledged: &[String]) {
     server.kill();
     let mut again = Server::start_in(&server.home().join("home"), &[]);
@@ -76,7 +77,8 @@ fn create_some(server: &Server, prefix: &str, count: usize) -> Vec<String> {
 
 #[test]
 fn b_04_a_failed_fsync_fails_the_write_and_a_fresh_file_takes_over() {
-    // The first sync of the commit; a write of a page; each of them before the rename of the fresh file works.
+    // These calls fail: a sync of the commit; a write of a page; a sync of the commit, and then the rename or the sync
+    // of the fresh file.
     for injects in [
         &["fdatasync:error=EIO:when=1"][..],
         &["fdatasync:error=EIO:when=2"],
@@ -134,7 +136,7 @@ fn b_04_while_the_disk_fails_reads_and_streams_go_on_and_writes_return_with_it()
 /// A server whose home has little space.
 pub(super) struct SmallDisk {
     pub(super) server: Server,
-    /// Its home, as this process sees it.
+    /// Path of the server's home for this process.
     pub(super) folder: PathBuf,
     space: Space,
 }
@@ -142,14 +144,14 @@ pub(super) struct SmallDisk {
 /// Kind of limit on the space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Space {
-    /// A file system of its own, in a mount namespace of the server.
+    /// A small file system, mounted only in the server's mount namespace.
     FileSystem,
-    /// A limit of the size of each file (RLIMIT_FSIZE); needs no right of any kind.
+    /// A limit on the size of each file (RLIMIT_FSIZE). Needs no privileges.
     FileSize,
 }
 
 impl SmallDisk {
-    /// A tmpfs, mounted by whatever right there is, or else the limit that everybody may set.
+    /// Starts a server on a small tmpfs. If this user may not mount one, limits the size of files instead.
     pub(super) fn start() -> Self {
         for unshare in [&["-rm"][..], &["-m"]] {
             let mut probe = Command::new("unshare");
@@ -158,7 +160,7 @@ impl SmallDisk {
                 return Self::mounted(unshare);
             }
         }
-        // Past the capture of the test harness: nobody is to think that a file system has filled up.
+        // Writes past the output capture of the test harness, so that everybody sees that no full disk was tested.
         let _ = writeln!(
             std::io::stderr(),
             "b_04: this user may mount nothing here: a limit of the file size is tested in place of a full disk"
@@ -186,7 +188,8 @@ impl SmallDisk {
         Self { server, folder, space: Space::FileSize }
     }
 
-    /// Leaves this many bytes of the free space, or beyond the largest file.
+    /// Uses up the space except for this many bytes. With a limit on file sizes, lets the store's file grow by this
+    /// many bytes.
     pub(super) fn leave(&self, bytes: u64) {
         match self.space {
             Space::FileSystem => {
@@ -203,7 +206,7 @@ impl SmallDisk {
         }
     }
 
-    /// Gives back what [`SmallDisk::leave`] took.
+    /// Frees the space that [`SmallDisk::leave`] has used up.
     pub(super) fn free(&self) {
         match self.space {
             Space::FileSystem => fs::remove_file(self.filler()).unwrap(),
@@ -222,7 +225,7 @@ impl SmallDisk {
         assert!(status.success(), "{said}");
     }
 
-    /// Creates broadcasts until one fails; those that were acknowledged.
+    /// Creates broadcasts until one fails. Returns the ids of the acknowledged ones.
     fn fill_up(&self, prefix: &str, name: &str) -> Vec<String> {
         let mut acknowledged = Vec::new();
         for n in 0..3000 {
@@ -263,7 +266,7 @@ fn check_full_disk(mut disk: SmallDisk) {
     }
     assert!(acknowledged.len() > 20, "{}", acknowledged.len());
 
-    // The file as a kill would leave it, carried to another disk.
+    // Copies the store's file, as a kill would leave it, to another disk, and starts a server with the copy.
     let home = Home::new();
     fs::create_dir_all(home.path().join("home/data")).unwrap();
     fs::copy(disk.folder.join("data/store.redb"), home.path().join("home/data/store.redb")).unwrap();
@@ -301,7 +304,7 @@ fn b_08_a_sync_of_five_seconds_holds_up_no_stream_and_no_reader() {
         std::thread::sleep(ms(20));
     }
     assert_eq!(writer.join().unwrap(), Some(200), "late, and acknowledged");
-    // Far more than could have been served between two syncs if readers waited for the disk.
+    // If readers waited for the disk, far fewer reads could have been served during one sync.
     assert!(reads > 20, "{reads} reads while one write waited");
     fault.end();
     assert_eq!(name_of(&server, "slow").as_deref(), Some("n"));

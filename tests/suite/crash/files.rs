@@ -1,4 +1,5 @@
-//! B-05 as the operator meets it: the store opens whole, or the start is refused with one clear line.
+//! B-05 from the operator's point of view: the store opens with all records, or the server refuses to start with one
+//! clear line.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use super::super::support::{Home, Server};
 use super::{name_of, try_create};
 
-/// A home with some records, of a server that was killed.
+/// Returns a home with some records. Its server was killed.
 fn home_with_records() -> (Home, PathBuf) {
     let home = Home::new();
     let folder = home.path().join("home");
@@ -26,14 +27,16 @@ fn start(command: &Command) -> Output {
     limited.stdin(Stdio::null()).output().unwrap()
 }
 
-/// The library gives up on some damage by a panic, which is caught, and logged; nothing of ours may.
+/// Checks that all panics are in the database library, which panics at some kinds of damage. The server catches and
+/// logs these panics.
 fn assert_only_library_panics(said: &str, what: &str) {
     for line in said.lines().filter(|line| line.contains("panicked")) {
         assert!(line.contains("/redb-"), "{what}: {said}");
     }
 }
 
-/// The start is refused with one line about the store, and `check-config --deep` says the same.
+/// Checks that the server refuses to start with one line about the store, and that `check-config --deep` prints the
+/// same line.
 fn assert_refused(folder: &Path, what: &str, words: &str) {
     let mut deep = Command::new(env!("CARGO_BIN_EXE_millstream"));
     deep.args(["check-config", "--deep", "--home"]).arg(folder);
@@ -47,7 +50,7 @@ fn assert_refused(folder: &Path, what: &str, words: &str) {
     }
 }
 
-/// Either all records, or a refusal.
+/// Checks that the store opens with all records, or is refused.
 fn assert_whole_or_refused(folder: &Path, what: &str) {
     let output = start(
         Command::new(env!("CARGO_BIN_EXE_millstream")).args(["check-config", "--deep", "--home"]).arg(folder),
@@ -86,7 +89,7 @@ fn b_05_a_store_that_is_not_whole_refuses_the_start_with_one_line() {
     assert_refused(&folder, "a link", "not a regular file");
     fs::remove_file(&file).unwrap();
 
-    // A sample of bits; the rest is walked through beside the store itself.
+    // Flips a sample of bits. The unit tests of the store flip the others.
     for at in (0..512).step_by(37).chain((4096..good.len()).filter(|at| good[*at] != 0).step_by(997)) {
         let mut damaged = good.clone();
         damaged[at] ^= 1 << (at % 8);
@@ -96,7 +99,7 @@ fn b_05_a_store_that_is_not_whole_refuses_the_start_with_one_line() {
     fs::write(&file, [&good[..], &[7; 5000]].concat()).unwrap();
     assert_whole_or_refused(&folder, "junk behind");
 
-    // None of this was harmful: the good file is as good as before.
+    // The failed starts have changed nothing: with the undamaged file, all records exist.
     fs::write(&file, &good).unwrap();
     let mut server = Server::start_in(&folder, &[]);
     assert!((0..10).all(|n| name_of(&server, &format!("s{n}")).is_some()));
@@ -110,7 +113,7 @@ fn b_05_a_store_that_may_not_be_read_refuses_the_start() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     let plain = Server::command(&folder, &[]);
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    // Root may read everything, unless that right is taken away.
+    // Takes root's right to read every file away.
     let command = if is_root {
         let mut command = Command::new("setpriv");
         command.arg("--bounding-set=-dac_override,-dac_read_search").arg(plain.get_program());
@@ -139,7 +142,7 @@ fn b_03_a_fresh_file_left_beside_by_a_crash_is_no_obstacle() {
         assert!((0..10).all(|n| name_of(&server, &format!("s{n}")).is_some()));
         assert!(server.terminate().success());
     }
-    // Killed again and again while it opens, it opens in the end.
+    // The server is killed again and again while it opens the store. Afterwards, the store still opens.
     for n in 0..20u64 {
         let mut child = Server::command(&folder, &[])
             .stdin(Stdio::null())

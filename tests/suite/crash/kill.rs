@@ -11,16 +11,16 @@ use netsim::MediaSource;
 use super::super::support::{Home, RtmpPeer, Server, secs, wait_for};
 use super::{CREATE, name_of, try_create, try_update};
 
-/// Kills of a run, unless the environment says otherwise.
+/// Number of kills, unless the environment sets another number.
 const KILLS: usize = 50;
 const WRITERS: usize = 64;
 
 /// State of a broadcast as its writer knows it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    /// The last value that was acknowledged; 0 is the create.
+    /// Last acknowledged value: 0 after the create, then the number of the update.
     acknowledged: Option<u64>,
-    /// The last value that was sent.
+    /// Last value sent.
     sent: u64,
 }
 
@@ -98,7 +98,7 @@ fn b_01_no_acknowledged_write_is_lost_by_kill_9() {
         check(&server, &known, seed);
         all.extend(known);
     }
-    // Later kills took nothing of earlier rounds, and nothing appeared that nobody wrote.
+    // Records of earlier rounds have survived the later kills, and there are no records that nobody wrote.
     check(&server, &all, seed);
     let count = server.api().get("/live/rest/v2/broadcasts/count").json()["number"].as_u64().unwrap();
     let acknowledged = all.values().filter(|known| known.acknowledged.is_some()).count() as u64;
@@ -133,7 +133,7 @@ fn b_11_what_was_live_at_a_kill_is_finished_and_a_zombi_gone() {
     let endpoint = r#"{"endpointUrl":"rtmp://127.0.0.1:1/live/x"}"#;
     let added = api.post("/live/rest/v2/broadcasts/stored/endpoint", endpoint);
     assert_eq!(added.json()["success"], true, "{added:?}");
-    // An acknowledged change takes the state of the moment to the disk with it.
+    // Each acknowledged change also writes the current live state of the record to the disk.
     assert_eq!(try_update(&api, "stored", "m"), Some(true));
     assert_eq!(try_update(&api, "zombi", "m"), Some(true));
     server.kill();

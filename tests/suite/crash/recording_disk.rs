@@ -1,4 +1,4 @@
-//! Recordings on disks that are full, read-only, or gone: who watches loses nothing (docs/recording.md).
+//! Recordings on disks that are full, read-only, or gone. Viewers lose nothing (docs/recording.md).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -9,7 +9,7 @@ use super::super::hls::fetch_all;
 use super::super::support::{Bystander, Home, Manner, Publisher, Receiver, Server, secs, wait_for};
 use super::disk::SmallDisk;
 
-/// Makes a broadcast that is recorded, and whose hooks go to the receiver.
+/// Creates a broadcast that is recorded and that sends its hooks to the receiver.
 fn create(server: &Server, id: &str, receiver: &Receiver) {
     let hook = receiver.url("hook");
     let body = format!(r#"{{"streamId":"{id}","mp4Enabled":1,"listenerHookURL":"{hook}"}}"#);
@@ -45,7 +45,7 @@ fn t_09_a_full_disk_ends_a_recording_until_there_is_space() {
     assert!(log.contains("recording failed; retrying"), "{log}");
     assert_eq!(disk.server.api().broadcast("live", "cam").unwrap()["status"], "broadcasting");
     disk.free();
-    // Tried again, into the next file; what was there before the disk was full can be played.
+    // The server tries again with the next file. The part recorded before the disk was full can be played.
     wait_for("the next file", secs(60), || length(&disk.folder, "cam_1.mp4.tmp_extension") > 300_000);
     wait_for("the first file", secs(60), || vods(&disk.server) == 1);
     assert!(length(&disk.folder, "cam.mp4") > 300_000);
@@ -59,7 +59,7 @@ fn t_09_a_folder_that_may_not_be_written_or_is_gone_holds_up_nothing() {
     let receiver = Receiver::start(Manner::Status(200));
     let home = Home::new();
     let plain = Server::command(&home.path().join("home"), &[]);
-    // Root may write everywhere, unless that right is taken away.
+    // Takes root's right to write everywhere away.
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let mut command = Command::new(if is_root { "setpriv" } else { "env" });
     if is_root {
@@ -77,7 +77,7 @@ fn t_09_a_folder_that_may_not_be_written_or_is_gone_holds_up_nothing() {
     receiver.wait_for("hook", "recordingFailed cam");
     fs::set_permissions(&streams, fs::Permissions::from_mode(0o755)).unwrap();
     wait_for("a file", secs(60), || length(&folder, "cam.mp4.tmp_extension") > 300_000);
-    // The folder goes while it is written to: so does the recording, and the next one makes a new folder.
+    // The folder is removed during the recording, which is then lost. The next recording creates a new folder.
     fs::remove_dir_all(&streams).unwrap();
     camera.stop();
     wait_for("the end", secs(20), || server.log().contains("nothing was recorded"));

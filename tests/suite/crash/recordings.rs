@@ -1,4 +1,5 @@
-//! Recordings that are cut short: by kill -9, and by power cuts, which take what was not synced (docs/recording.md).
+//! Recordings that are cut short by kill -9, or by power cuts, which lose everything that was not synced
+//! (docs/recording.md).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,7 +17,7 @@ use netsim::{MediaSource, Verifier};
 use super::super::support::{Home, RtmpPeer, Server, run, secs, wait_for};
 
 const SETTINGS: [&str; 2] = ["app.mp4MuxingEnabled=true", "app.publisherGraceMs=0"];
-/// Rounds of a run, unless the environment says otherwise.
+/// Number of rounds, unless the environment sets another number.
 const KILLS: usize = 6;
 const CUTS: usize = 3;
 /// Streams that are recorded in a round.
@@ -26,10 +27,10 @@ const LOSS_MS_MAX: u64 = 2000;
 /// Interval in files at which another program plays a file, too.
 const PROBED: usize = 16;
 
-/// A publisher that knows how far it has come.
+/// A publisher that records the time of the last frame that it has sent.
 struct Camera {
     name: String,
-    /// Decode time of the last frame that was sent, in milliseconds, and one more.
+    /// Decode time of the last video frame sent, in milliseconds, plus one; 0 before the first frame.
     sent: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -62,7 +63,7 @@ impl Camera {
         Self { name, sent, stop, thread }
     }
 
-    /// Ends it, and says goodbye if the server is there.
+    /// Ends the publisher, and closes its connection if the server is still running.
     fn end(self) -> (String, u64) {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.join().unwrap();
@@ -86,10 +87,11 @@ fn streams(folder: &Path) -> PathBuf {
     folder.join("webapps/live/streams")
 }
 
-/// Cameras for some time; some end by themselves shortly before, so that their files are just being finished.
+/// Runs cameras for some time. In half of the rounds, two of them end shortly before the kill, so that their files are
+/// being finished when the kill comes.
 fn record(server: &Server, round: usize, random: &mut Random) -> Vec<Camera> {
     let mut cameras: Vec<_> = (0..CAMERAS).map(|n| Camera::start(server, format!("r{round}-{n}"))).collect();
-    // In the first round something is written.
+    // In the first round, something must be recorded.
     let least_ms = if round == 0 { 1500 } else { 0 };
     std::thread::sleep(Duration::from_millis(random.below(3000).max(least_ms)));
     if random.below(2) == 0 {
@@ -101,7 +103,7 @@ fn record(server: &Server, round: usize, random: &mut Random) -> Vec<Camera> {
     cameras
 }
 
-/// Starts the server and kills it while it recovers, or does not.
+/// Starts the server after a kill. Kills it again during its recovery, a random number of times.
 fn recover(folder: &Path, random: &mut Random) -> Server {
     while random.below(2) == 0 {
         let mut command = Server::command(folder, &SETTINGS);
@@ -114,7 +116,7 @@ fn recover(folder: &Path, random: &mut Random) -> Server {
     Server::start_in(folder, &SETTINGS)
 }
 
-/// Frames of a whole file: every sample of it is as it was sent, and none is missing.
+/// Returns the number of video frames in a file. Checks that all samples are unchanged and none is missing.
 fn frames_of(path: &Path, what: &str) -> u64 {
     let bytes = fs::read(path).unwrap();
     let mut reader = Reader::new(Limits::default());
@@ -131,7 +133,7 @@ fn frames_of(path: &Path, what: &str) -> u64 {
     frames
 }
 
-/// Looks at what was recorded in a round, and removes it.
+/// Checks the recordings of a round, and deletes them.
 fn check(server: &Server, folder: &Path, sent: &[(String, u64)], tally: &mut Tally, seed: u64) {
     let names = || {
         let entries = fs::read_dir(streams(folder)).into_iter().flatten();
@@ -175,7 +177,7 @@ fn check(server: &Server, folder: &Path, sent: &[(String, u64)], tally: &mut Tal
     tally.rounds += 1;
 }
 
-/// Frames of video, as another program counts them.
+/// Returns the number of video frames as counted by ffprobe.
 fn frames_by_ffprobe(path: &Path) -> u64 {
     let arguments = ["-v", "error", "-count_packets", "-select_streams", "v"];
     let mut command = Command::new("ffprobe");
@@ -214,7 +216,7 @@ fn a_recording_is_cut_short_by_kill_9_and_not_lost() {
     println!("{tally:?}: none lost, none unplayable");
 }
 
-/// Keeps what is synced ([`power_cut.c`]).
+/// A folder with the state of the disk: a library copies everything there that the server syncs ([`power_cut.c`]).
 struct Shadow {
     library: PathBuf,
     folder: PathBuf,
@@ -223,7 +225,7 @@ struct Shadow {
 }
 
 impl Shadow {
-    /// Everything that is there now is on the disk.
+    /// Creates the folder. All files that exist in the home now count as synced.
     fn of(home: &Path, library: &Path, folder: PathBuf) -> Self {
         fs::create_dir_all(&folder).unwrap();
         Self::keep(home, &folder);
@@ -263,7 +265,7 @@ impl Shadow {
         Server::spawn(command.env("POWER_CUT_SHADOW", &self.folder))
     }
 
-    /// The home as it is after the cut.
+    /// Writes the home as it is after the power cut.
     fn restore(&self, to: &Path) {
         self.restore_folder(self.root, to);
     }

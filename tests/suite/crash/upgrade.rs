@@ -1,4 +1,4 @@
-//! B-10: the stores of earlier versions, as their servers left them, open whole.
+//! B-10: stores that servers of earlier versions have left open with all records.
 //!
 //! Each file of `stores/` is a store, with the API's answers about it at that time beside it. When the layout or a
 //! record changes, the version before the change makes a further store: `SUITE_NEW_STORE=NAME cargo test --test suite
@@ -62,7 +62,7 @@ fn contents(server: &Server) -> Value {
     Value::Object(said)
 }
 
-/// Everything of `old` is in `new`; there may be more.
+/// Checks that `new` contains all values of `old`; it may contain more.
 fn assert_holds(old: &Value, new: &Value, place: &str) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
@@ -79,7 +79,7 @@ fn assert_holds(old: &Value, new: &Value, place: &str) {
     }
 }
 
-/// Makes one more of `stores/`, by this version.
+/// Adds a store of this version to `stores/`.
 fn write(name: &str) {
     let home = Home::new();
     let folder = home.path().join("home");

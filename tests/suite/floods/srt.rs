@@ -1,4 +1,4 @@
-//! S-28, S-29: floods of key material and of forged goodbyes, and the SRT callers beside them.
+//! S-28, S-29: floods of key material and of forged goodbyes, during which other SRT callers must be served.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::support::{
     Bystander, Knock, Program, Server, SrtTool, SrtUrl, goodbye, ms, secs, ts_file, wait_for,
 };
 
-/// Addresses that flood, a thread each.
+/// Number of addresses that flood, each in its own thread.
 const LOUD: u8 = 4;
 const PASSPHRASE: &str = "correct horse battery";
-/// Goodbyes for sockets that do not exist, after which those of an address are not believed.
+/// Number of goodbyes for sockets that do not exist, after which goodbyes from the same address are ignored.
 const GUESSES: u32 = 16;
 
-/// Publishes by a real encoder that knows the passphrase.
+/// Publishes with ffmpeg, which knows the passphrase.
 fn publish(address: SocketAddr, id: &str) -> Program {
     let url = SrtUrl::caller(address).secret(PASSPHRASE, 16).stream_id(&format!("live/{id}"));
     SrtTool::Ffmpeg.send(&ts_file(true, 12), &url)
@@ -28,7 +28,7 @@ fn s_28_callers_who_know_the_passphrase_get_in_beside_a_flood_of_key_material() 
     let address = server.srt.unwrap();
     let bystander = Bystander::start(&server);
     let (ended, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    // Each of them has proved its address by the cookie, and brings a key that the server must derive one for.
+    // Each request has a valid cookie, and contains key material for which the server must derive a key.
     let flood: Vec<_> = (1..=LOUD)
         .map(|n| {
             let (ended, asked) = (Arc::clone(&ended), Arc::clone(&asked));
@@ -56,7 +56,7 @@ fn s_28_callers_who_know_the_passphrase_get_in_beside_a_flood_of_key_material() 
     bystander.finish(&mut server);
 }
 
-/// A counter once it stands still.
+/// Returns the value of a counter once it no longer changes.
 fn settled(count: impl Fn() -> f64) -> f64 {
     let mut last = count();
     wait_for("a counter to stand still", secs(20), || {
@@ -77,13 +77,13 @@ fn s_29_goodbyes_that_guess_end_nobody_and_others_are_believed() {
         wait_for("the stream", secs(5), || is_live(id));
         peer
     });
-    // From another address and port, with the right id: thousands of times.
+    // Sends thousands of goodbyes with the right socket id from another address.
     let elsewhere = UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..5000 {
         elsewhere.send_to(&goodbye(honest.1), address).unwrap();
     }
-    // From the very address of a connection, with ids that are guessed; the right one is among them, too late. A guess
-    // that finds the server's socket full of what came before is none.
+    // Sends goodbyes with guessed ids from the address of a connection, and then one with the right id, which is too
+    // late. Waits before and after the guesses, because the server does not count guesses that its full socket drops.
     let dropped = || server.api().metric("millstream_dropped_datagrams_total", "nobody");
     let before = settled(dropped);
     let (socket, id) = &guessing;
@@ -95,7 +95,7 @@ fn s_29_goodbyes_that_guess_end_nobody_and_others_are_believed() {
     std::thread::sleep(ms(300));
     let live = ["honest", "guessing"].map(is_live);
     assert_eq!(live, [true; 2], "{} of {before}: {}", dropped(), server.log());
-    // The session that guesses nothing is believed at once.
+    // A goodbye from a session that has not guessed takes effect at once.
     honest.0.send(&goodbye(honest.1)).unwrap();
     wait_for("the end of the honest one", secs(4), || !is_live("honest"));
     server.wait_for_line("the peer said goodbye");

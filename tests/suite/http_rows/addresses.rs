@@ -15,7 +15,7 @@ fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
-/// The status of a request from an address; `None` when the connection was closed instead.
+/// Returns the status of a request from an address; `None` if the server closed the connection without an answer.
 fn status_from(from: &str, to: SocketAddr) -> Option<u16> {
     let mut stream = connect_from(from, to);
     stream.set_read_timeout(Some(secs(8))).unwrap();
@@ -30,7 +30,7 @@ fn status_from(from: &str, to: SocketAddr) -> Option<u16> {
 fn held(peers: &[TcpStream], expected: usize) -> usize {
     let open = || peers.iter().filter(|peer| !is_closed(peer)).count();
     wait_for("the connections over the limit to be closed", secs(8), || open() <= expected);
-    // A served request of another connection later, nothing more was closed.
+    // Returns the number again, because the server must not close further connections.
     open()
 }
 
@@ -46,7 +46,7 @@ fn h_23_over_the_limit_of_an_address_is_closed_at_once_and_others_are_served() {
     let bystander = Bystander::start(&server);
     for port in [server.http, server.rtmp] {
         let mut peers: Vec<_> = (0..2500).map(|_| connect_from("127.0.5.1", port)).collect();
-        // An answered connection of before may still linger, and leave its place to another one.
+        // An answered connection of the previous round may still be open, and take the place of one of these.
         assert!((19..=20).contains(&held(&peers, 20)));
         assert_eq!(status_from("127.0.5.2", server.http), Some(200), "another address");
         wait_for("the same address to be refused", secs(8), || {
@@ -59,7 +59,7 @@ fn h_23_over_the_limit_of_an_address_is_closed_at_once_and_others_are_served() {
             status_from("127.0.5.1", server.http) == Some(200)
         });
     }
-    // A peer that was answered is still one of anybody's: its connection counts.
+    // An answer does not authenticate a peer, so its connection still counts towards the limit of its address.
     let mut answered: Vec<_> = (0..40).map(|_| connect_from("127.0.5.3", server.http)).take(15).collect();
     for stream in &mut answered {
         stream.set_read_timeout(Some(secs(8))).unwrap();
@@ -88,7 +88,7 @@ fn h_23_twenty_thousand_idle_connections_of_a_hundred_addresses_keep_nobody_out(
     let mut crowd = Vec::new();
     for n in 0..20_000u32 {
         crowd.push(connect_from(&format!("127.0.20.{}", n % 100 + 1), server.http));
-        // The test may not have as many descriptors as the server.
+        // The test may not be allowed as many open files as the server, so it drops closed connections.
         if crowd.len() == 6000 {
             wait_for("a thousand to give way", secs(30), || {
                 crowd.retain(|stream| !is_closed(stream));
@@ -99,7 +99,7 @@ fn h_23_twenty_thousand_idle_connections_of_a_hundred_addresses_keep_nobody_out(
             assert_eq!(status_from("127.0.21.1", server.http), Some(200), "after {n}");
         }
     }
-    // The limit of unauthenticated peers, from half of which on the oldest give way.
+    // At most 4096 unauthenticated peers are allowed. From half of this number on, the oldest ones are closed.
     wait_for("the limit to hold", secs(30), || server.open_sockets() <= before + 4096);
     drop(crowd);
     bystander.finish(&mut server);
@@ -115,14 +115,14 @@ fn h_23_new_connections_are_paced_and_unauthenticated_peers_dropped_early() {
         "app.remoteAllowedCIDR=127.0.0.0/8",
     ]);
     let bystander = Bystander::start(&server);
-    // The burst, and perhaps one for each second that this took.
+    // The burst is accepted, and perhaps one more connection for each second that this takes.
     let peers: Vec<_> = (0..100).map(|_| connect_from("127.0.6.1", server.http)).collect();
     let open = held(&peers, 20);
     assert!((10..=20).contains(&open), "{open}");
     assert_eq!(status_from("127.0.6.2", server.http), Some(200));
     drop(peers);
-    // 300 addresses with one connection each: from half of the limit on the oldest give way, and a newcomer is served
-    // as soon as the worker that holds them has had its turn.
+    // Opens connections from 300 addresses, one from each. From half of the limit on, the oldest ones are closed. A new
+    // peer is served as soon as the worker has closed some of them.
     let crowd: Vec<_> = (0..300u32)
         .map(|n| connect_from(&format!("127.0.{}.{}", 7 + n / 200, n % 200 + 1), server.http))
         .collect();
@@ -135,14 +135,14 @@ fn h_23_new_connections_are_paced_and_unauthenticated_peers_dropped_early() {
     drop(crowd);
     wait_for("unauthenticated peers to be admitted again", secs(8), || {
         status_from("127.0.10.1", server.http) == Some(200) || {
-            // Refused at random or by the rate limit: the next address.
+            // The first address may be refused at random or by the rate limit, so another one is tried.
             status_from("127.0.10.2", server.http) == Some(200)
         }
     });
     bystander.finish(&mut server);
 }
 
-/// Addresses of the server that peers of each kind connect to.
+/// Addresses of the server's ports, to which failing peers connect.
 #[derive(Debug, Clone, Copy)]
 struct Doors {
     http: SocketAddr,
@@ -152,10 +152,10 @@ struct Doors {
     srt: SocketAddr,
 }
 
-/// Makes a connection whose handshake fails, in the manner numbered `kind`.
+/// Opens a connection whose handshake fails. `kind` selects how it fails and how the connection ends.
 fn fail(doors: Doors, kind: usize) {
     let Doors { http: server_http, rtmp: server_rtmp, https, rtsp, srt } = doors;
-    // Half a handshake of SRT, and one that asks for what is not there.
+    // SRT: a handshake for a stream that does not exist, and a handshake that is never completed.
     if kind % 16 == 14 {
         let _ = Knock::new("#!::r=live/nothing,m=request").connect(srt);
         return;
@@ -176,11 +176,11 @@ fn fail(doors: Doors, kind: usize) {
         6 => (server_rtmp, b""),
         7 => (server_rtmp, b"\x06junk"),
         8 => (server_rtmp, b"\x03\0\0\0\0\0\0\0\0half of C1"),
-        // TLS that is none, and that stops within its first message.
+        // At the TLS port: bytes that are not TLS, and a ClientHello that is never completed.
         9 => (https, b"GET / HTTP/1.1\r\n\r\n"),
         10 => (https, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
         11 => (rtsp, b"DESCRIBE rtsp://x/live/nothing RTSP/1.0\r\nCSeq: 1\r\n\r\n"),
-        // WebSockets: a handshake without a key, and one after which comes no frame of the protocol.
+        // WebSockets: a handshake without a key, and a valid handshake followed by an invalid frame.
         12 => (
             server_http,
             b"GET /live/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
@@ -208,9 +208,9 @@ fn fail(doors: Doors, kind: usize) {
 
 #[test]
 fn q_05_failed_handshakes_of_each_kind_give_everything_back() {
-    // Each of sixteen kinds, ended in each of three ways.
+    // Sixteen kinds of failures, each with three ways to end the connection.
     const KINDS: usize = 48;
-    // A night is `SUITE_HANDSHAKES=1000000`.
+    // `SUITE_HANDSHAKES=1000000` takes a night.
     let tries = std::env::var("SUITE_HANDSHAKES").map_or(4800, |tries| tries.parse().unwrap());
     let rounds: usize = tries / KINDS / 4;
     // Limits far below the number of tries: permits that are not released would run out.

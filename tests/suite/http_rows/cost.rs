@@ -1,4 +1,5 @@
-//! H-11, H-12, H-24: what a peer can make the server spend is bounded, and grows no faster than its bytes.
+//! H-11, H-12, H-24: the CPU time and memory that a peer can cost the server are bounded, and grow no faster than the
+//! bytes that the peer sends.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -8,7 +9,8 @@ use std::time::Duration;
 use super::super::support::{Bystander, Server, ms};
 use super::{connect, read_answer, read_to_close};
 
-/// CPU time that the server spends on something, the least of some runs: others on the machine only add to it.
+/// Returns the CPU time that the server needs for `action`: the minimum of some runs, because other programs on the
+/// machine can only increase it.
 fn cost(server: &Server, runs: usize, mut action: impl FnMut()) -> Duration {
     (0..runs)
         .map(|_| {
@@ -23,7 +25,7 @@ fn cost(server: &Server, runs: usize, mut action: impl FnMut()) -> Duration {
 fn assert_linear(what: &str, one: Duration, two: Duration) {
     let ratio = two.as_secs_f64() / one.as_secs_f64();
     println!("{what}: {one:?} {two:?} {ratio}");
-    // 2 when each byte costs the same, 4 when each is looked at again with every later one.
+    // The ratio is 2 if each byte costs the same, and 4 if each byte is read again with every later byte.
     assert!(ratio < 3.0, "{what}: {one:?} for n, {two:?} for 2n: {ratio}");
 }
 
@@ -35,7 +37,7 @@ fn h_11_reads_stop_when_answers_are_not_taken() {
         assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", &body).status, 200);
     }
     let bystander = Bystander::start(&server);
-    // Each answer is some 300 KiB; the requests carry 8 KiB each.
+    // Each answer has about 300 KiB, and each request 8 KiB.
     let request = format!(
         "GET /live/rest/v2/broadcasts/list/0/50 HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
         "y".repeat(8 * 1024)
@@ -48,7 +50,7 @@ fn h_11_reads_stop_when_answers_are_not_taken() {
         let mut stream = connect(server.http);
         stream.set_write_timeout(Some(ms(700))).unwrap();
         let mut sent = 0;
-        // Until the server and the sockets' buffers take no more.
+        // Sends until the server and the socket buffers accept no more bytes.
         let stopped = (0..REQUESTS).any(|_| match stream.write_all(request.as_bytes()) {
             Ok(()) => {
                 sent += 1;
@@ -62,10 +64,10 @@ fn h_11_reads_stop_when_answers_are_not_taken() {
         assert!(stopped, "all {REQUESTS} requests were taken without one answer read");
         peers.push((stream, sent));
     }
-    // Per peer: the answers over the limit of 256 KiB, one answer more, the held requests, and slack.
+    // The server may hold for each peer: 256 KiB of answers, one more answer, and buffered requests; and some slack.
     let grown = server.rss_kb().saturating_sub(before);
     assert!(grown < PEERS as u64 * 2048 + 8192, "{grown} KiB for {PEERS} peers that read nothing");
-    // Clients that read at last get every answer, in order and whole.
+    // A client that starts to read late gets all answers completely and in order.
     let (mut stream, sent) = peers.pop().unwrap();
     assert!(sent > 10, "{sent}");
     for _ in 0..10 {
@@ -95,14 +97,14 @@ fn h_12_one_byte_chunks_cost_in_proportion_and_end_at_the_limit() {
     let second = cost(&server, 4, || send(&two));
     assert_linear("1-byte chunks", first, second);
 
-    // A body of 1 MiB in as many chunks is over the limit of a body.
+    // A body of 1 MiB, in chunks of one byte, exceeds the limit for bodies.
     let mut stream = connect(server.http);
     let _ = stream.write_all(request(1 << 20).as_bytes());
     let answer = read_to_close(&mut stream);
     assert!(answer.closed && matches!(answer.status(), 413 | 0), "{answer:?}");
 }
 
-/// True if a thread sleeps; the state stands behind the name.
+/// True if a thread sleeps. In the `stat` file, the state follows the name of the thread.
 fn sleeps(state: &Path) -> bool {
     fs::read_to_string(state).unwrap().contains(") S ")
 }
@@ -119,8 +121,8 @@ fn h_24_a_header_byte_by_byte_is_looked_at_once() {
         );
         for byte in text.as_bytes() {
             stream.write_all(&[*byte]).unwrap();
-            // The write has woken the worker. When it sleeps again it has read this byte, and nothing else: a busy
-            // machine must not turn many small reads into few large ones.
+            // The write wakes the worker. Waits until the worker sleeps again, and has thus read only this byte.
+            // Otherwise a busy machine would turn many small reads into few large ones.
             while !sleeps(&state) {
                 std::thread::yield_now();
             }
@@ -128,11 +130,11 @@ fn h_24_a_header_byte_by_byte_is_looked_at_once() {
         assert_eq!(read_answer(&mut stream, false).0, 200);
     };
     send(1024);
-    // The same bytes in the same number of segments, as eight heads and as one.
+    // Sends the same number of bytes and segments, once as eight heads and once as a single head.
     let eight = cost(&server, 3, || (0..8).for_each(|_| send(15 * 1024 / 8)));
     let one = cost(&server, 3, || send(15 * 1024));
     let ratio = one.as_secs_f64() / eight.as_secs_f64();
     println!("{eight:?} {one:?} {ratio}");
-    // 1 when each byte costs the same; over 2 when all of a head is looked at again with each of its bytes.
+    // The ratio is 1 if each byte costs the same, and above 2 if the whole head is read again with each byte.
     assert!(ratio < 1.6, "{eight:?} for eight heads, {one:?} for one of the same size: {ratio}");
 }

@@ -1,4 +1,4 @@
-//! H-01 to H-10, H-14: what has two readings is refused, and nothing behind it runs.
+//! H-01 to H-10, H-14: ambiguous requests are refused, and bytes after such a request are not executed.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use super::{
     assert_canary_lives, connect, plant_canary, read_answer, read_to_close, send_and_wait, smuggled,
 };
 
-/// A POST with these header lines, then these bytes of a body.
+/// Returns a POST with these header lines and this body.
 fn post(lines: &str, body: &str) -> String {
     format!(
         "POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
@@ -23,10 +23,11 @@ fn get(lines: &str) -> String {
     format!("GET /live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n")
 }
 
-/// The row, what is wrong, the bytes, and the statuses that are right.
+/// A row of docs/robustness.md, the error in the request, the bytes, and the permitted statuses of the answer.
 type Case = (&'static str, &'static str, String, &'static [u16]);
 
-/// Sends each case with a smuggled DELETE in the same segment: one answer, of the right status, then the end.
+/// Sends each case, with a smuggled DELETE in the same segment. The server must send one answer with a permitted
+/// status, and close the connection.
 fn check(server: &Server, cases: Vec<Case>) {
     for (row, what, mut bytes, statuses) in cases {
         bytes.push_str(&smuggled());
@@ -231,7 +232,7 @@ fn h_02_to_h_08_what_breaks_the_grammar_is_refused_and_closed() {
     bystander.finish(&mut server);
 }
 
-/// The counterpart: what is right passes, up to the limits themselves, and does run what follows.
+/// Checks that correct requests up to the limits are served, and that the requests after them are executed.
 #[test]
 fn h_04_h_06_h_08_what_is_just_within_the_limits_is_served() {
     let server = Server::start(&[]);
@@ -273,7 +274,7 @@ fn h_09_h_10_a_body_over_the_limit_is_refused_before_it_is_held() {
         let answer = send_and_wait(server.http, post(&lines, &smuggled()).as_bytes());
         assert_eq!((answer.status(), answer.count(), answer.closed), (413, 1, true), "{answer:?}");
     }
-    // A body that will be taken is invited.
+    // If the server will read the body, it answers 100 Continue.
     let mut stream = connect(server.http);
     stream.write_all(post("Content-Length: 2\r\nExpect: 100-continue\r\n", "").as_bytes()).unwrap();
     assert_eq!(read_answer(&mut stream, false).0, 100);
@@ -286,7 +287,7 @@ fn h_09_h_10_a_body_over_the_limit_is_refused_before_it_is_held() {
     bystander.finish(&mut server);
 }
 
-/// 48 peers that send chunks without end: what is held for each is bounded, and each gets its 413.
+/// Checks 48 peers that send chunks without end: the memory for each is bounded, and each gets a 413.
 fn endless_chunks(server: &Server) {
     const PEERS: u64 = 48;
     let chunk = format!("1000\r\n{}\r\n", "x".repeat(4096));
@@ -301,11 +302,11 @@ fn endless_chunks(server: &Server) {
             stream
         })
         .collect();
-    // An answered request of a later connection: the server has read what came before it.
+    // When this request of a later connection is answered, the server has read all earlier bytes.
     server.api().get("/live/rest/v2/version");
     let grown = server.rss_kb().saturating_sub(before);
     assert!(grown <= PEERS * (256 + 64) + 8192, "{grown} KiB for {PEERS} bodies below the limit");
-    // At the limit each is answered.
+    // Each peer is answered when its body exceeds the limit.
     for stream in &mut peers {
         for _ in 60..65 {
             stream.write_all(chunk.as_bytes()).unwrap();
@@ -313,7 +314,7 @@ fn endless_chunks(server: &Server) {
         let answer = read_to_close(stream);
         assert_eq!((answer.status(), answer.count(), answer.closed), (413, 1, true), "{answer:?}");
     }
-    // A client that goes on regardless is cut off; a reset may overtake the answer then.
+    // A client that continues to send is disconnected. A TCP reset may then overtake the answer.
     let mut stream = connect(server.http);
     stream.write_all(chunked("").as_bytes()).unwrap();
     let taken = (0..100_000).take_while(|_| stream.write_all(chunk.as_bytes()).is_ok()).count();
@@ -338,7 +339,7 @@ fn h_14_answers_without_a_body_keep_the_framing() {
         ("GET", "broadcasts/canary", "", 200),
         ("HEAD", "broadcasts/nobody", "", 404),
         ("GET", "broadcasts/nobody", "", 404),
-        // A refusal by the application is no reason to close.
+        // After an answer with an error of the API, the connection stays open.
         ("POST", "broadcasts/create", "{", 400),
         ("POST", "version", "", 405),
         ("HEAD", "broadcasts/list/0/10", "", 200),
@@ -376,7 +377,8 @@ fn h_14_answers_without_a_body_keep_the_framing() {
     }
 }
 
-/// Peers that are not allowed get their answer without a body, which is neither invited nor read.
+/// Checks that peers without permission are answered before they send their body: the server neither requests nor reads
+/// the body.
 #[test]
 fn h_37_who_is_not_allowed_is_answered_before_its_body() {
     let server = Server::start(&["app.remoteAllowedCIDR=10.0.0.0/8"]);
@@ -393,7 +395,7 @@ fn h_37_who_is_not_allowed_is_answered_before_its_body() {
         assert_eq!((answer.status(), answer.count(), answer.closed), (403, 1, true), "{answer:?}");
         assert!(answer.text.contains(why) && answer.text.contains("Connection: close\r\n"), "{answer:?}");
     }
-    // A body that came with its head is no reason to close.
+    // If the body arrives together with the head, the connection stays open.
     let mut stream = connect(server.http);
     for _ in 0..2 {
         stream.write_all(post("Content-Length: 2\r\n", "{}").as_bytes()).unwrap();

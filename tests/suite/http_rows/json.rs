@@ -7,7 +7,7 @@ use super::super::support::{Bystander, RtmpPeer, Server, run, secs};
 
 const CREATE: &str = "/live/rest/v2/broadcasts/create";
 
-/// Every file and folder below.
+/// Returns all files and folders below a folder.
 fn tree(folder: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut open = vec![folder.to_owned()];
@@ -27,7 +27,7 @@ fn tree(folder: &Path) -> BTreeSet<PathBuf> {
 fn r_10_bad_stream_ids_are_refused_everywhere_and_leave_nothing_on_disk() {
     let mut server = Server::start(&[]);
     let api = server.api();
-    // Attempts are written to the audit log, which is made for its first line.
+    // Creates the audit log in advance. Otherwise the refused attempts, which it records, would create it.
     std::fs::write(server.home().join("home/log/audit.log"), "").unwrap();
     let before = tree(server.home());
     let long = "x".repeat(129);
@@ -60,7 +60,7 @@ fn r_10_bad_stream_ids_are_refused_everywhere_and_leave_nothing_on_disk() {
         let body = serde_json::json!({ "streamId": id, "name": "n" }).to_string();
         let reply = api.post(CREATE, &body);
         assert_eq!((reply.status, &reply.json()["success"]), (400, &false.into()), "{shown:?} {reply:?}");
-        // RTMP has forms of its own for what follows a `/` or `?` (tokens), and encodes as it likes.
+        // Over RTMP, `/` and `?` begin tokens, and some characters have another meaning, so these ids are left out.
         let is_plain = !id.contains(['\0', '?', '#', '%']) && !["a/b", "/etc/passwd"].contains(&id);
         if is_plain && id.len() < 1000 {
             let refused = RtmpPeer::publish(server.rtmp, "live", id);
@@ -68,7 +68,7 @@ fn r_10_bad_stream_ids_are_refused_everywhere_and_leave_nothing_on_disk() {
         }
     }
     let over = format!(r#"{{"streamId":"{}"}}"#, "x".repeat(1 << 20));
-    // The body is over its limit; the answer may be overtaken by a reset, as the peer is not done sending.
+    // The body exceeds its limit. A TCP reset may overtake the answer, because the peer is still sending.
     assert!(api.try_call("POST", CREATE, Some(&over)).is_none_or(|reply| reply.status == 413));
     for path in ["..", "%2e%2e", ".%2e", "..%2f..%2fconf", "%00", "a%2fb", "%c0%ae", "..%5c"] {
         for method in ["GET", "PUT", "DELETE"] {
@@ -94,7 +94,7 @@ fn r_10_bad_stream_ids_are_refused_everywhere_and_leave_nothing_on_disk() {
     assert!(status.success() && said.contains(&format!("{} records", good.len())), "{said}");
 }
 
-/// Bodies that are broken, odd, or try to set what is not theirs.
+/// Returns bodies that are malformed or unusual, or that try to set fields that clients may not set.
 fn odd_bodies() -> Vec<Vec<u8>> {
     let deep = |n: usize| format!("{{\"metaData\":{}1{}}}", "[".repeat(n), "]".repeat(n)).into_bytes();
     let objects = format!("{}1{}", "{\"hlsParameters\":".repeat(10_000), "}".repeat(10_000));

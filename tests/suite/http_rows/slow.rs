@@ -1,4 +1,4 @@
-//! H-20, H-21: peers that take their time.
+//! H-20, H-21: peers that are slow.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,8 @@ use std::time::Instant;
 use super::super::support::{Bystander, Server, ms, secs};
 use super::connect;
 
-/// Sends a byte now and then until the server ends the connection: what it said, and how many bytes went out.
+/// Sends a byte every half second until the server ends the connection. Returns the answer, and the number of bytes
+/// sent.
 fn drip(mut stream: TcpStream, begin: &str, drops: &[u8]) -> (String, usize) {
     stream.set_read_timeout(Some(ms(500))).unwrap();
     stream.write_all(begin.as_bytes()).unwrap();
@@ -16,7 +17,7 @@ fn drip(mut stream: TcpStream, begin: &str, drops: &[u8]) -> (String, usize) {
     let mut sent = 0;
     for byte in drops {
         assert!(began.elapsed() < secs(60), "still open after 60 s");
-        // A peer that was refused may be told so by its own write.
+        // If the server has closed the connection, the write may fail.
         if stream.write_all(&[*byte]).is_err() {
             break;
         }
@@ -55,7 +56,7 @@ fn h_20_h_21_slow_heads_and_bodies_are_given_up() {
             (name, peer)
         })
         .collect();
-    // A peer that says nothing at all is not waited for either.
+    // A silent peer is disconnected, too.
     let mut silent = connect(address);
     silent.set_read_timeout(Some(secs(60))).unwrap();
     let mut rest = Vec::new();

@@ -1,6 +1,6 @@
-//! Clients that the load generator has not: a viewer over WebRTC that lies of its path, a publisher over it whose
-//! encoder follows its path, and a publisher over SRT that sends at the rate of its encoder whatever the path carries,
-//! as libsrt does.
+//! Clients that the load generator does not have: a WebRTC viewer with false feedback; a WebRTC publisher whose encoder
+//! adapts to the path; and an SRT publisher that sends at its encoder's rate whatever the path's rate is, as libsrt
+//! does.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -27,9 +27,9 @@ use crate::support::rtc;
 use crate::support::world::heads;
 
 const VIDEO: SectionId = SectionId(0);
-/// Rate at which an encoder begins, in bits per second.
+/// Initial rate of an encoder, in bits per second.
 const FIRST: u64 = STREAM / 4;
-/// Video that waits in an encoder's sender before pictures are left out.
+/// Maximum duration of the queued video. Beyond it, the encoder leaves pictures out.
 const BACKLOG_MAX: Duration = ms(300);
 
 /// A request with an offer, and its answer.
@@ -54,7 +54,7 @@ impl Signalling {
         self.request = Some((head + offer).into());
     }
 
-    /// The description of the server and its address, when the answer is whole.
+    /// Returns the server's description and address once the answer is complete.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Option<(String, SocketAddr)> {
         self.answer.extend_from_slice(bytes);
         let text = std::str::from_utf8(&self.answer).unwrap();
@@ -74,7 +74,7 @@ impl Signalling {
     }
 }
 
-/// A viewer by WHEP whose feedback is a lie.
+/// A WHEP viewer that sends false feedback.
 #[derive(Debug)]
 pub(super) struct LiarViewer {
     signalling: Signalling,
@@ -158,14 +158,14 @@ impl LoadPlayer for LiarViewer {
 pub(super) struct Made {
     pub(super) at: Instant,
     pub(super) counter: u64,
-    /// The encoder's rate then, in bits per second.
+    /// Rate of the encoder at this time, in bits per second.
     pub(super) bits: u64,
 }
 
-/// All of them, which the test sees too.
+/// The pictures that an encoder has made, shared with the test.
 pub(super) type Log = Arc<Mutex<Vec<Made>>>;
 
-/// A publisher by WHIP that makes as much as its path carries, as browsers do.
+/// A WHIP publisher whose encoder uses as much of the path's rate as it can, as browsers do.
 #[derive(Debug)]
 pub(super) struct Encoder {
     signalling: Signalling,
@@ -212,7 +212,7 @@ impl Encoder {
         }
     }
 
-    /// The rate of the encoder: what the path carries besides repairs.
+    /// Returns the rate for the encoder: the path's rate without the part for repairs.
     fn bits(&self, now: Instant) -> u64 {
         let budget = self.peer.video_budget(now).or_else(|| Some(self.peer.estimate(now)? * 9 / 10));
         budget.unwrap_or(FIRST).min(STREAM)
@@ -221,7 +221,7 @@ impl Encoder {
     fn make(&mut self, now: Instant) {
         let Some((began, due)) = self.began.zip(self.due).filter(|(_, due)| *due <= now) else { return };
         self.due = Some(due + Duration::from_secs(1) / u32::try_from(FPS).unwrap());
-        // An encoder leaves a picture out before it is coded, so that none refers to it.
+        // The encoder leaves a picture out before encoding it, so that no other picture refers to it.
         if self.peer.queued(now).time > BACKLOG_MAX {
             return;
         }
@@ -306,7 +306,7 @@ impl LoadPublisher for Encoder {
     }
 }
 
-/// Latency of SRT: four round trips of 40 ms, and a key frame on a line of twice the rate twice.
+/// Latency of SRT. It covers four round trips of 40 ms, and sending a key frame twice at twice the stream's rate.
 const LATENCY: Duration = ms(600);
 /// Bytes of a payload of SRT: seven packets of MPEG-TS.
 const PAYLOAD_BYTES: usize = 7 * 188;

@@ -1,4 +1,4 @@
-//! A viewer over WebRTC that lies of its path, beside an honest one of the same stream and the same worker.
+//! A WebRTC viewer that sends false feedback, and an honest viewer of the same stream on the same worker.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use super::liar::Lie;
 use super::{FPS, GOP, PICTURE, path, see};
 use crate::support::world::{Over, World};
 
-/// Time for which both are watched.
+/// Time for which both viewers are observed.
 const WATCHED: Duration = secs(9);
-/// Time from the beginning from which on the honest viewer is judged.
+/// Time after the start from which on the results of the honest viewer count.
 const SETTLES: Duration = secs(3);
 
-/// whatever a viewer tells, it is sent no more than an honest one and its repairs, and others lose nothing.
+/// whatever feedback a viewer sends, it gets no more than an honest viewer plus repairs, and other viewers lose
+/// nothing.
 #[test]
 fn x_13_a_viewer_whose_feedback_lies_takes_nothing_from_others() {
     for lie in Lie::ALL {
@@ -37,7 +38,8 @@ fn x_13_a_viewer_whose_feedback_lies_takes_nothing_from_others() {
         let [fair, lied] = [honest, liar].map(|viewer| world.line_bytes(viewer));
         println!("{lie:?}: {lied} bytes where an honest viewer has {fair}; {seen:?}");
         assert!(seen.shown + 1 >= seen.of && seen.freeze <= netsim::ms(450), "{lie:?}: {seen:?}");
-        // Repairs take a quarter, and what was saved up; of a path that loses half as much as the stream.
+        // A viewer that requests everything again gets a quarter of the stream as repairs, plus the saved allowance. A
+        // viewer that claims to lose half gets repairs of up to the rate of the stream.
         let repairs = match lie {
             Lie::NacksAll => fair / 4 + 131_072,
             Lie::HalfLost => fair,

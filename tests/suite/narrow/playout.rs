@@ -1,4 +1,4 @@
-//! The playout delay that a viewer over WebRTC is asked for while pictures are left out, and behind it.
+//! The playout delay that the server requests of a WebRTC viewer while it leaves pictures out, and afterwards.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -19,18 +19,18 @@ use super::clients::Signalling;
 use super::{FPS, GOP, PICTURE, path};
 use crate::support::world::{Over, World};
 
-/// Observations of the viewer, which the test sees too.
+/// Observations of the viewer, shared with the test.
 type Heard = Arc<Mutex<Noted>>;
 
 #[derive(Debug, Default)]
 struct Noted {
-    /// The latest delay that was requested.
+    /// Last playout delay that the server requested.
     delay: Option<PlayoutDelay>,
     /// Arrival and timestamp of each picture.
     pictures: Vec<(Instant, u32)>,
 }
 
-/// A viewer by WHEP that notes what is requested of it.
+/// A WHEP viewer that records the requested playout delay and the arrival of pictures.
 #[derive(Debug)]
 struct Viewer {
     signalling: Signalling,
@@ -126,7 +126,8 @@ impl LoadPlayer for Viewer {
     }
 }
 
-/// N-07: a browser that pictures are left out for is asked to show them as they come, and later for its usual buffer.
+/// N-07: while pictures are left out for a browser, the server requests that it shows pictures on arrival. Afterwards,
+/// the server requests the usual buffer.
 #[test]
 fn a_viewer_is_asked_for_a_short_buffer_while_pictures_are_left_out() {
     let mut world = World::new(7, 1, &[]);
@@ -146,8 +147,8 @@ fn a_viewer_is_asked_for_a_short_buffer_while_pictures_are_left_out() {
     assert_eq!(requested(&mut world, 1000, secs(60)), Some((ms(0), secs(10))));
 }
 
-/// Ticks per millisecond that pictures advance by, as a receiver that fits a line through arrivals and timestamps sees
-/// it.
+/// Returns the timestamp ticks per millisecond, as seen by a receiver that fits a line through arrival times and
+/// timestamps.
 fn clock_rate_seen(pictures: &[(Instant, u32)]) -> f64 {
     let (start, first) = pictures[0];
     let points: Vec<(f64, f64)> = pictures
@@ -162,8 +163,8 @@ fn clock_rate_seen(pictures: &[(Instant, u32)]) -> f64 {
     above / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>()
 }
 
-/// N-07: while the GOP that a newcomer begins with takes its time on the path, the sender's clock looks right to a
-/// browser, which would else hold pictures back.
+/// N-07: the first GOP of a new viewer may take long on a slow path. Nevertheless, the sender's clock must seem to run
+/// at the right rate, because a browser would otherwise delay pictures.
 #[test]
 fn a_newcomer_sees_a_clock_of_the_right_rate_however_long_its_beginning_takes() {
     for (percent, joins_at) in [(1000, 1900), (300, 1900), (150, 1700), (120, 1200)] {

@@ -1,4 +1,4 @@
-//! Publishers on narrow and bad paths: what a viewer on a path without limits gets of them.
+//! Publishers on slow and bad paths, judged by the pictures that a viewer on a path without limits gets.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const WHIP: &[Over] = &[Over::WebRtc];
 const SRT: &[Over] = &[Over::Srt];
 const TCP: &[Over] = &[Over::Rtmp, Over::Rtsp];
 
-/// Bounds of publishers: pictures shown in percent, the longest freeze, the latest picture.
+/// Paths of publishers, each with its bounds: minimum of pictures shown in percent, longest freeze, longest delay.
 const ROWS: &[Row] = &[
     row("twice the rate", path(200), 99, 450, 500).over(WHIP),
     row("75 %", path(75), 99, 700, 850).over(WHIP),
@@ -47,7 +47,7 @@ const ROWS: &[Row] = &[
     row("twice the rate", path(200), 100, 400, 450).over(TCP),
     row("120 %", path(120), 100, 600, 700).over(TCP),
     row("300 ms there and back", round_trip(queue(path(200), 300_000), 150, 0), 100, 400, 550).over(TCP),
-    // All that was made in the cut comes, as fast as the path lets it.
+    // Over TCP, all pictures made during the cut arrive, as fast as the path permits.
     row("twice the rate, cut to 50 %", cut(path(200), 50), 100, 1100, 5000).over(TCP),
 ];
 
@@ -60,11 +60,11 @@ struct Seen {
     late: Duration,
     /// Time from the end of a cut until the encoder makes four fifths of the full rate.
     rises: Option<Duration>,
-    /// Bytes sent, in thousandths of those that the path carries.
+    /// Rate of sent bytes, in thousandths of the path's rate.
     load: u64,
 }
 
-/// Pictures by their numbers, with the times at which they were made, and what a viewer got of them.
+/// Judges the pictures that a viewer got. `made` contains the times at which the pictures were made, by number.
 fn judge(made: &BTreeMap<u64, Instant>, got: &[Got], is_judged: impl Fn(Instant) -> bool) -> Seen {
     let (mut chain, mut shown) = (None, Vec::new());
     for got in got.iter().filter(|got| got.is_video) {
@@ -109,7 +109,7 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     let before = if over.is_datagrams() { world.published_bytes(publisher) } else { 0 };
     world.run_for(began + WATCHED - world.instant());
     let sent = if over.is_datagrams() { world.published_bytes(publisher) - before } else { 0 };
-    // Units made at the end are still on their way.
+    // The last units are still in flight.
     world.run_for(secs(2));
     let log = log.lock().unwrap();
     let made: BTreeMap<u64, Instant> = if over == Over::WebRtc {
@@ -121,7 +121,7 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     let is_cut = row.path.cut.is_some();
     let is_settled = |at: Instant| {
         let passed = at.saturating_duration_since(began);
-        // Over TCP all comes, at any time.
+        // Over TCP, all pictures arrive, so there is no time to settle.
         let settles = |from: Duration| passed >= from && passed < from + SETTLES && over.is_datagrams();
         passed >= SETTLES && passed < WATCHED && !(is_cut && (settles(CUT.0) || settles(CUT.1)))
     };

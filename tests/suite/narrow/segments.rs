@@ -1,6 +1,6 @@
-//! A player of HLS on a path that carries less than the stream. Nothing of a segment can be left out for it: it falls
-//! behind, and jumps to the live edge when its next segment has left the playlist. Each segment that it begins it gets
-//! whole.
+//! An HLS player on a path with less capacity than the stream needs. The server cannot leave out parts of a segment, so
+//! the player falls behind, and jumps to the live edge when its next segment has left the playlist. It must get each
+//! segment completely that it starts to fetch.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::support::world::{Over, World};
 
 /// Length of a transport packet.
 const PACKET_BYTES: usize = 188;
-/// Segments in the playlist, and seconds of each: the player may fall back by as many.
+/// Number of segments in the playlist. The player may fall behind by this many segments.
 const LISTED: u64 = 8;
 const SEGMENT: Duration = secs(2);
 const WATCHED: Duration = secs(120);
@@ -27,9 +27,9 @@ const WATCHED: Duration = secs(120);
 #[derive(Debug, Clone, Copy)]
 struct Fetched {
     number: u64,
-    /// The time at which it was whole.
+    /// Time at which the segment was complete.
     at: Instant,
-    /// Number of the newest segment when it was asked for.
+    /// Number of the newest segment at the time of the request.
     newest: u64,
 }
 
@@ -37,9 +37,9 @@ struct Fetched {
 #[derive(Debug, Default)]
 struct Log {
     fetched: Vec<Fetched>,
-    /// Answers that were not as they must be.
+    /// Errors found in answers.
     wrong: Vec<String>,
-    /// Times that the next segment had left the playlist.
+    /// Number of times that the next segment had left the playlist.
     jumps: u64,
 }
 
@@ -55,7 +55,7 @@ enum Asked {
 struct Player {
     log: Arc<Mutex<Log>>,
     asked: Option<Asked>,
-    /// The time of the next request for the playlist, while no segment is to be fetched.
+    /// Time of the next request for the playlist, while there is no segment to fetch.
     due: Option<Instant>,
     next: Option<u64>,
     answer: Vec<u8>,
@@ -84,7 +84,7 @@ impl Player {
         (self.asked, self.due) = (Some(asked), None);
     }
 
-    /// Takes a whole answer.
+    /// Takes a complete answer: true if it succeeded, and its body.
     fn take(&mut self) -> Option<(bool, Vec<u8>)> {
         let head = self.answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
         let text = String::from_utf8_lossy(&self.answer[..head]).to_ascii_lowercase();
@@ -123,7 +123,7 @@ impl Player {
         }
     }
 
-    /// Asks for the next segment of a playlist, or for the playlist again later.
+    /// Requests the next segment of a playlist; if there is none yet, requests the playlist again later.
     fn follow(&mut self, now: Instant, list: &MediaPlaylist) {
         let end = list.media_sequence + list.segments.len() as u64;
         let edge = end.saturating_sub(3).max(list.media_sequence);
@@ -186,7 +186,8 @@ impl LoadPlayer for Player {
     fn close(&mut self, _now: Instant) {}
 }
 
-/// Lets a player watch on a path of so many percent of the stream's rate.
+/// Runs a player on a path with this percentage of the stream's rate. Returns its log, and the time since its last
+/// segment.
 fn watch(percent: u64) -> (Log, Duration) {
     let listed = LISTED.to_string();
     let mut world = World::new(1, 1, &[("hlsListSize", &listed)]);
@@ -207,7 +208,7 @@ fn watch(percent: u64) -> (Log, Duration) {
 
 #[test]
 fn players_of_segments_fall_behind_by_the_playlist_and_jump() {
-    // Percent of the rate, segments fetched in percent of those that there were, and whether the player keeps up.
+    // Columns: rate of the path in percent; minimum of segments fetched in percent; true if the player must keep up.
     for (percent, fetched_min, keeps_up) in [(130, 97, true), (60, 45, false), (30, 20, false)] {
         let (log, idle) = watch(percent);
         let of = usize::try_from(WATCHED.as_secs() / SEGMENT.as_secs()).unwrap();
@@ -220,7 +221,7 @@ fn players_of_segments_fall_behind_by_the_playlist_and_jump() {
         assert_eq!(log.wrong, [""; 0], "{percent} %");
         assert!(log.fetched.windows(2).all(|two| two[0].number < two[1].number), "{percent} %: {log:?}");
         assert!(log.fetched.len() * 100 >= of * fetched_min, "{percent} %: {} of {of}", log.fetched.len());
-        // The next one is on its way at least.
+        // The player is not stuck: its next segment is being transferred.
         assert!(
             idle < SEGMENT * 100 / u32::try_from(percent.min(100)).unwrap() * 2,
             "{percent} %: {idle:?} idle"

@@ -1,5 +1,5 @@
-//! C-08, C-09, U-37, and B-09 with Q-04: what the process opens, what it can do without, what it never does, and
-//! a wall clock that jumps.
+//! C-08, C-09, U-37, and B-09 with Q-04: the sockets that the process opens, the privileges that it does not need, the
+//! actions that it never takes, and a wall clock that jumps.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use super::super::support::{Bystander, Home, Player, Publisher, RtmpPeer, Server, run, secs, wait_for};
 
-/// Inodes of the sockets that a process holds.
+/// Returns the inodes of the open sockets of a process.
 fn sockets(server: &Server) -> BTreeSet<String> {
     let links = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
     let links = links.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
@@ -19,7 +19,8 @@ fn sockets(server: &Server) -> BTreeSet<String> {
         .collect()
 }
 
-/// Rows of a table in `/proc/PID/net` that belong to the process; column `inode` counts from 0.
+/// Returns the rows of a table in `/proc/PID/net` that belong to the process. `inode` is the index of the column with
+/// inodes, from 0.
 fn rows(server: &Server, table: &str, inode: usize) -> Vec<Vec<String>> {
     let own = sockets(server);
     let text = fs::read_to_string(format!("/proc/{}/net/{table}", server.pid())).unwrap_or_default();
@@ -44,10 +45,10 @@ fn c_08_nothing_listens_but_what_the_ready_line_says() {
     let without = Server::start(&["server.workers=2", "webrtc.tcp=false"]);
     assert_eq!(listening(&without), of_streams(&without));
     let server = Server::start(&["server.workers=2"]);
-    // WebRTC's port is one of datagrams and of streams.
+    // The port of WebRTC is both a UDP and a TCP port.
     let beside = server.webrtc.iter().map(|address| address.port());
     assert_eq!(listening(&server), of_streams(&server).into_iter().chain(beside).collect());
-    // Each worker has a socket at the port of SRT, and at that of WebRTC.
+    // Each worker has a UDP socket at the port of SRT, and another at the port of WebRTC.
     let port = |row: &Vec<String>| u16::from_str_radix(row[1].rsplit(':').next().unwrap(), 16).unwrap();
     let datagrams = ["udp", "udp6"].into_iter().flat_map(|table| rows(&server, table, 9));
     let mut datagrams: Vec<u16> = datagrams.map(|row| port(&row)).collect();
@@ -64,7 +65,7 @@ fn c_08_nothing_listens_but_what_the_ready_line_says() {
     for table in ["raw", "raw6"] {
         assert_eq!(rows(&server, table, 9), Vec::<Vec<String>>::new(), "{table}");
     }
-    // A socket of the file system has its path in the last column.
+    // For a Unix socket with a path, the last column contains the path.
     for row in rows(&server, "unix", 6) {
         assert!(row.get(7).is_none_or(|path| path.ends_with("/data/control.sock")), "{row:?}");
     }
@@ -113,7 +114,7 @@ fn u_37_there_is_nothing_in_it_that_asks_a_shell() {
         ["exec", "posix_spawn", "popen"].iter().any(|begin| name.starts_with(begin))
             || ["fork", "vfork", "_Fork", "clone", "system"].contains(&name)
     };
-    // The parts of `std::process::Command`.
+    // The functions that `std::process::Command` uses.
     let of_std = |name: &str| name.starts_with("posix_spawn") || ["execvp", "fork"].contains(&name);
     let names = symbols.lines().filter_map(|line| line.split_whitespace().last()?.split('@').next());
     let others = names.filter(|name| starts(name) && !of_std(name));
@@ -133,7 +134,7 @@ fn u_37_it_starts_no_process_but_that_of_previews() {
         ],
     );
     let mut command = Command::new("strace");
-    // -D: the server stays the direct child.
+    // -D: the server is the direct child of the test.
     command.args(["-D", "-f", "-e", "trace=execve,execveat,fork,vfork", "-o"]).arg(&trace);
     command.arg(plain.get_program()).args(plain.get_args());
     let mut server = Server::spawn(&mut command).with_home(home);
@@ -165,7 +166,7 @@ fn u_37_it_starts_no_process_but_that_of_previews() {
     assert!(others.iter().all(is_preview), "{others:?}");
 }
 
-/// The library of Debian's `libfaketime`.
+/// Returns the path of Debian's `libfaketime` library.
 fn faketime() -> PathBuf {
     let folders = fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
     let found = folders.map(|folder| folder.join("faketime/libfaketime.so.1")).find(|path| path.exists());
@@ -185,7 +186,7 @@ fn b_09_q_04_a_wall_clock_that_jumps_a_day_moves_no_timer() {
     command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
     let mut server = Server::spawn(&mut command).with_home(home);
     let bystander = Bystander::start(&server);
-    // Lost, not ended: a publisher that returns within ten minutes finds its stream.
+    // The publisher is lost without ending its stream. If it returns within ten minutes, its stream still exists.
     let mut publisher = RtmpPeer::publish(server.rtmp, "live", "s").unwrap();
     publisher.send_configs().unwrap();
     drop(publisher);
@@ -203,7 +204,7 @@ fn b_09_q_04_a_wall_clock_that_jumps_a_day_moves_no_timer() {
         assert!(away.abs() < day / 2, "the date of a record is the clock's: {away} ms off");
         let record = server.api().broadcast("live", "s").unwrap();
         assert_ne!(record["status"], "finished", "its grace counts on another clock");
-        // A timer that is due fires, wherever the clock stands: who says nothing is closed.
+        // Timers work whatever the wall clock shows: a silent connection is closed.
         let mut silent = TcpStream::connect(server.rtmp).unwrap();
         silent.set_read_timeout(Some(secs(30))).unwrap();
         assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0, "closed by the timer of handshakes, {jump}");

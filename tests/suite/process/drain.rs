@@ -1,4 +1,4 @@
-//! C-07: SIGTERM with everything under way.
+//! C-07: SIGTERM while sessions of all kinds are active.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,19 +15,20 @@ use super::super::support::{Home, RtmpPeer, Server, secs, wait_for};
 enum Farewell {
     /// A refusal: code and description.
     Rejected(String, String),
-    /// The stream's end, in the protocol's words.
+    /// A message of the protocol that the stream has ended.
     Ended,
-    /// The connection went without a word.
+    /// The connection was closed without a message.
     Silent(String),
 }
 
-/// Reads, and publishes when there is something to publish, until the server says goodbye.
+/// Reads events until the server's last message, and publishes meanwhile if there is a `source`.
 fn until_farewell(mut peer: RtmpPeer, mut source: Option<MediaSource>) -> Farewell {
     let began = Instant::now();
     loop {
         assert!(began.elapsed() < secs(60), "no farewell");
         if let Some(source) = &mut source {
-            // A peer that was told has closed its machine; the error of its socket comes after the words.
+            // Errors are ignored here: after the server's last message, the connection fails, but the message is still
+            // to be read.
             for _ in 0..4 {
                 let _ = peer.send_unit(&source.next_unit());
             }
@@ -43,8 +44,8 @@ fn until_farewell(mut peer: RtmpPeer, mut source: Option<MediaSource>) -> Farewe
     }
 }
 
-/// Publishes as fast as the server takes it, never listens, and reads what it was told only when nothing is taken
-/// any more.
+/// Publishes as fast as the server accepts data, without reading. Reads the server's messages only after a write has
+/// failed.
 fn flood_until_farewell(mut peer: RtmpPeer) -> Farewell {
     let mut source = MediaSource::new(&Seed::from_number(8));
     peer.send_configs().unwrap();
@@ -65,7 +66,7 @@ fn c_07_sigterm_tells_everyone_and_ends_with_0() {
     create("live1");
     create("idle1");
 
-    // Several, so that both workers have some of each.
+    // Several peers of each kind, so that both workers have some.
     let mut publishers = Vec::new();
     for name in ["live1", "unknown1", "unknown2"] {
         let mut peer = RtmpPeer::publish(server.rtmp, "live", name).unwrap();
@@ -86,7 +87,7 @@ fn c_07_sigterm_tells_everyone_and_ends_with_0() {
     wait_for("the broadcast to be live", secs(10), || {
         api.broadcast("live", "live1").is_some_and(|record| record["status"] == "broadcasting")
     });
-    // A connection that is kept after an answer, one inside a request, one that said nothing.
+    // Three connections: idle after an answer, within a request, and silent.
     let mut kept = TcpStream::connect(server.http).unwrap();
     kept.write_all(b"GET /live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut buffer = [0; 4096];
@@ -136,7 +137,8 @@ fn c_07_sigterm_tells_everyone_and_ends_with_0() {
     }
     assert!(TcpStream::connect(http).is_err() && TcpStream::connect(rtmp).is_err());
 
-    // Live streams are finished, others are as they were, and streams without a record left none.
+    // Records of live streams have the status `finished`, other records are unchanged, and streams without a record
+    // have left none.
     let mut again = Server::start_in(&folder, &[]);
     let live = again.api().broadcast("live", "live1").unwrap();
     assert_eq!((&live["status"], &live["name"]), (&"finished".into(), &"kept".into()));
@@ -185,7 +187,8 @@ fn c_07_writes_acknowledged_right_before_sigterm_are_kept() {
     }
 }
 
-/// SIGTERM again, and SIGINT, change nothing about a drain under way; a peer that takes nothing cannot hold it up.
+/// Checks that a second SIGTERM and SIGINT do not change a running drain, and that a peer that reads nothing does not
+/// delay it.
 #[test]
 fn c_07_a_peer_that_reads_nothing_does_not_hold_up_the_end() {
     let mut server = Server::start(&[]);
@@ -195,7 +198,7 @@ fn c_07_a_peer_that_reads_nothing_does_not_hold_up_the_end() {
     let socket = socket2::SockRef::from(&stuck.stream);
     socket.set_recv_buffer_size(4096).unwrap();
     let mut source = MediaSource::new(&Seed::from_number(4));
-    // Some megabytes, of which the player reads nothing.
+    // The player reads none of these megabytes.
     for _ in 0..3000 {
         publisher.send_unit(&source.next_unit()).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Q-01: no descriptor is left; and memory behind a flood.
+//! Q-01: a process without free descriptors; and the memory of a server after a flood.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use super::super::support::{Bystander, Server, run, secs, wait_for};
 
-/// Descriptors that are left to the process. It would admit more connections: the limit was another when it started.
+/// Number of free descriptors that the test leaves to the process. The process would accept more connections, because
+/// the limit is only lowered after its start.
 const LEFT: usize = 20;
 
-/// CPU time of the server while a second and a half go by.
+/// Returns the CPU time that the server uses during 1.5 s.
 fn cpu_of_a_while(server: &Server) -> Duration {
     let before = server.cpu();
     std::thread::sleep(Duration::from_millis(1500));
@@ -22,15 +23,15 @@ fn q_01_without_descriptors_accepting_pauses_and_streams_run() {
     let mut server = Server::start(&["server.workers=2"]);
     let bystander = Bystander::start(&server);
     let files = server.open_files() + LEFT;
-    // So many open ones mean that none is left: a thread that waits in `accept` (of the control socket) has taken the
-    // number of its next one already, which `/proc` does not show.
+    // With this many open files, no descriptor is left: a thread that waits in `accept` (for the control socket) has
+    // already reserved the next descriptor, which `/proc` does not show.
     let used_up = files - 2;
     let mut limit = Command::new("prlimit");
     limit.arg(format!("--pid={}", server.pid())).arg(format!("--nofile={files}:{files}"));
     assert!(run(&mut limit).0.success());
 
     let calm = cpu_of_a_while(&server);
-    // More than there are descriptors; the rest waits in the backlog, as do those of the next lines.
+    // Opens more connections than there are descriptors. The others wait in the backlog of the listener.
     let held: Vec<TcpStream> = (0..files * 2)
         .map(|n| TcpStream::connect(if n % 2 == 0 { server.http } else { server.rtmp }).unwrap())
         .collect();
@@ -48,7 +49,7 @@ fn q_01_without_descriptors_accepting_pauses_and_streams_run() {
     bystander.finish(&mut server);
 }
 
-/// Sends a body of `bytes` that never ends on each of many connections, and goes.
+/// Opens many connections, sends an incomplete body of `bytes` on each, and closes them.
 fn flood_with_bodies(server: &Server, bytes: usize) {
     let chunk = format!("{bytes:x}\r\n{}\r\n", "x".repeat(bytes));
     let head = "POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
@@ -61,13 +62,13 @@ fn flood_with_bodies(server: &Server, bytes: usize) {
             peer
         })
         .collect();
-    // An answer on a later connection: the server has read them.
+    // When this request of a later connection is answered, the server has read the bodies.
     server.api().get("/live/rest/v2/version");
     drop(peers);
 }
 
-/// The allocator keeps the last empty page of each size of block for its thread, so bodies of many sizes are sent.
-/// Behind them nobody asks the server for anything.
+/// Checks that an idle server returns the memory of bodies. Sends bodies of many sizes, because the allocator keeps the
+/// last empty page of each block size for its thread. No request follows the bodies.
 #[test]
 fn h_10_an_idle_server_gives_back_what_bodies_took() {
     let server = Server::start(&["server.workers=1"]);

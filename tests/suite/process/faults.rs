@@ -1,4 +1,4 @@
-//! Faults as an operator meets them: signals, certificates, few descriptors, a home that is gone, a store that is.
+//! Faults that an operator may meet: signals, certificates, few descriptors, a missing home, a missing store.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -29,7 +29,7 @@ fn create(server: &Server, id: &str) -> u16 {
     server.api().post("/live/rest/v2/broadcasts/create", &body).status
 }
 
-/// `millstream store ...`: whether it has worked, standard output, standard error.
+/// Runs `millstream store ...`. Returns true if it succeeded, standard output, and standard error.
 fn store(folder: &Path, words: &[&str]) -> (bool, String, String) {
     let (status, out, said) = run(program().arg("store").args(words).arg("--home").arg(folder));
     (status.success(), out, said)
@@ -52,7 +52,7 @@ fn c_12_signals_of_rotation_reopen_the_log_and_no_common_one_kills() {
     server.signal("USR2");
     wait_for("a line", secs(10), || log_of(&folder).contains("SIGUSR2 ignored"));
     server.signal("ALRM");
-    // A signal behind it in the queue has been looked at when this one was.
+    // Signals are handled in order. When SIGUSR1 has been handled, SIGALRM has been handled, too.
     server.signal("USR1");
     wait_for("the log", secs(10), || log_of(&folder).matches("log reopened").count() >= 2);
     assert_eq!(create(&server, "a"), 200);
@@ -89,7 +89,7 @@ fn c_14_a_broken_certificate_is_told_and_the_rest_is_served() {
         let url = format!("https://{}/live/rest/v2/version", server.https.unwrap());
         let (status, out, said) = run(Command::new("curl").args(["--silent", "--insecure", &url]));
         assert!(status.success() && out.contains("versionName"), "{out}{said}");
-        // The files are in order again.
+        // The files are valid again.
         fs::write(&chain, &whole[0]).unwrap();
         fs::write(&key, &whole[1]).unwrap();
         wait_for("the certificate", secs(10), || log_of(&folder).contains("certificate loaded"));
@@ -105,7 +105,7 @@ fn c_13_with_few_descriptors_the_api_answers_and_the_log_has_the_limit() {
     command.arg("--nofile=64:64").arg(plain.get_program()).args(plain.get_args());
     let mut server = Server::spawn(&mut command);
     wait_for("the limit", secs(10), || log_of(&folder).contains("descriptors files=64 in_use="));
-    // Silent connections cannot have all of them, from here or elsewhere.
+    // Silent connections cannot use up all descriptors.
     let mut idle = Vec::new();
     for _ in 0..100 {
         idle.extend(TcpStream::connect(server.http));
@@ -126,20 +126,20 @@ fn q_12_what_came_while_the_server_was_stopped_is_read_before_it_is_late() {
     let (_home, folder) = new_home();
     let mut server = Server::start_in(&folder, &["server.workers=1"]);
     let before = server.open_sockets();
-    // More than one look of its worker brings.
+    // More connections than the worker handles in one step.
     let mut peers: Vec<TcpStream> = (0..1500).map(|_| TcpStream::connect(server.http).unwrap()).collect();
     for peer in &mut peers {
         peer.set_read_timeout(Some(secs(20))).unwrap();
         peer.write_all(b"GET /live/rest/v2/version HTTP/1.1\r\n").unwrap();
     }
     wait_for("all of them", secs(10), || server.open_sockets() >= before + peers.len());
-    // Each head has begun: a call behind them is answered.
+    // When this request is answered, the server has read the beginnings of all earlier requests.
     assert_eq!(create(&server, "a"), 200);
     server.signal("STOP");
     for peer in &mut peers {
         peer.write_all(b"Host: localhost\r\nConnection: close\r\n\r\n").unwrap();
     }
-    // Longer than a head may take (docs/robustness.md, H-20).
+    // Waits longer than the time limit for a request head (docs/robustness.md, H-20).
     std::thread::sleep(secs(12));
     server.signal("CONT");
     for peer in &mut peers {
@@ -157,7 +157,8 @@ fn q_12_what_came_while_the_server_was_stopped_is_read_before_it_is_late() {
     assert!(server.terminate().success());
 }
 
-/// Its grace ends while the server is stopped; but the publisher is back before the server looks at the time.
+/// Checks a publisher whose grace period ends while the server is stopped. The publisher returns before the server
+/// continues and checks the time.
 #[test]
 fn q_12_a_publisher_that_returns_while_the_server_is_stopped_keeps_its_stream() {
     let (_home, folder) = new_home();
@@ -215,7 +216,7 @@ fn b_12_b_13_a_store_is_backed_up_while_the_server_runs_and_restored() {
     assert!(store(&folder, &["check"]).2.contains("in use by another process"));
     assert!(store(&folder, &["check", &copy]).2.contains("whole: 1 broadcasts"));
     server.kill();
-    // Missing: the start is refused, and says what to do.
+    // If the store is missing, the server refuses to start, and says what to do.
     let file = folder.join("data/store.redb");
     fs::remove_file(&file).unwrap();
     for command in [Server::command(&folder, &[]), {

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixDatagram;
 
 use crate::support::{Home, Server, secs};
 
-/// Opens a manager's socket, and starts a server that has its path in the environment.
+/// Opens the socket of a service manager, and starts a server with the socket's path in its environment.
 fn managed(variables: &[(&str, &str)]) -> (Home, UnixDatagram, Server) {
     let home = Home::new();
     let path = home.path().join("notify");

@@ -1,5 +1,5 @@
-//! U-05: the machine's resolver with a name server that is silent, denies, answers with a thousand addresses, or
-//! changes its answer. Runs in a network namespace, in which the port of name servers is free.
+//! U-05: name resolution with a name server that is silent, denies that names exist, answers with a thousand addresses,
+//! or changes its answer. Runs in a network namespace, in which the port of name servers is free.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::super::support::{Bystander, Home, Publisher, Server, run, secs, wait_for};
 
-/// Set in the process that runs in the network namespace.
+/// Environment variable of the process that runs in the network namespace.
 const INSIDE: &str = "SUITE_OWN_NETWORK";
 const NAME_SERVER: &str = "127.0.0.53:53";
 
@@ -20,7 +20,7 @@ const NAME_SERVER: &str = "127.0.0.53:53";
 enum Manner {
     Silent,
     Denies,
-    /// Answers with this many addresses, the last of them this one.
+    /// Answers with this number of addresses. The last one is the given address.
     Answers(u16, Ipv4Addr),
 }
 
@@ -39,7 +39,7 @@ impl NameServer {
         std::thread::spawn(move || {
             let mut question = [0; 512];
             while let Ok((bytes, from)) = socket.recv_from(&mut question) {
-                // An answer that does not fit a datagram is asked for again over TCP.
+                // If the answer does not fit into a datagram, a truncated one makes the client ask again over TCP.
                 if let Some(mut answer) = by_datagram.answer(&question[..bytes]) {
                     if answer.len() > 512 {
                         answer.truncate(bytes);
@@ -78,7 +78,7 @@ impl NameServer {
     fn answer(&self, question: &[u8]) -> Option<Vec<u8>> {
         *self.asked.lock().unwrap() += 1;
         let manner = *self.manner.lock().unwrap();
-        // Behind the head: the name up to its empty label, type and class.
+        // After the header, a question consists of the name, up to its empty label, the type and the class.
         let name_end = 12 + question.get(12..)?.iter().position(|byte| *byte == 0)? + 1;
         let is_ipv4 = question.get(name_end..name_end + 2)? == [0, 1];
         let mut answer = question.get(..name_end + 4)?.to_vec();
@@ -97,14 +97,14 @@ impl NameServer {
                     answer.extend(address.octets());
                 }
             }
-            // There is none of IPv6.
+            // There are no IPv6 addresses.
             Manner::Answers(..) => {}
         }
         Some(answer)
     }
 }
 
-/// Runs a test of this binary again, in namespaces of its own, with our own name server.
+/// Runs a test of this binary in its own namespaces, with our own name server.
 fn run_inside(test: &str) {
     let home = Home::new();
     let file = home.path().join("resolv.conf");
@@ -140,7 +140,7 @@ fn u_05_whatever_a_name_server_does_others_notice_nothing() {
     let arrives =
         || server.api().broadcast("LiveApp", "copy").is_some_and(|copy| copy["status"] == "broadcasting");
 
-    // Silent: the C library asks again and again, and gives up after six seconds.
+    // The name server is silent. The C library repeats its question, and gives up after six seconds.
     wait_for("a question", secs(20), || names.asked() > 0);
     wait_for("a failure to be told", secs(60), || status() == "failed");
     assert!(names.asked() <= 24, "{} questions", names.asked());
@@ -151,7 +151,7 @@ fn u_05_whatever_a_name_server_does_others_notice_nothing() {
     let again = |manner| {
         names.behave(manner);
         let before = names.asked();
-        // An attempt under way may bring the copy back after it was stopped.
+        // A push attempt that is already running may start the copy again after it was stopped.
         wait_for("another question", secs(90), || {
             if arrives() {
                 server.api().post("/LiveApp/rest/v2/broadcasts/copy/stop", "");
@@ -159,11 +159,12 @@ fn u_05_whatever_a_name_server_does_others_notice_nothing() {
             names.asked() > before
         });
     };
-    // A known address is used, and asked for again beside that: a name that has gone since is no failure.
+    // The server connects to the known address, and resolves the name again at the same time. So it is no failure if
+    // the name no longer exists.
     again(Manner::Denies);
     wait_for("the push to arrive by what is known", secs(90), arrives);
-    // An attempt uses what is known, the next one the new answer. All but one of a thousand addresses answer nobody;
-    // which is tried is the server's choice.
+    // An attempt uses the known address, and the next attempt uses the new answer. Only one of the thousand addresses
+    // can be reached, and the server chooses which one it tries.
     for manner in [Manner::Answers(1000, last), Manner::Answers(1, Ipv4Addr::new(127, 0, 0, 9))] {
         again(manner);
         again(manner);

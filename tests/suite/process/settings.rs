@@ -1,4 +1,4 @@
-//! C-01, and settings as a whole: files, environment, arguments, and what is shown of them.
+//! C-01, and settings in general: files, environment, arguments, and the values that `check-config` shows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::super::support::{Home, Server, run, secs, wait_for};
 use super::{output_of, program, refusal};
 
-/// A home after its first start.
+/// Returns a home in which a server was started once.
 fn made_home() -> (Home, PathBuf) {
     let home = Home::new();
     let folder = home.path().join("home");
@@ -26,7 +26,7 @@ fn check_config(folder: &Path) -> Command {
     command
 }
 
-/// The effective settings without a word on where they come from.
+/// Returns the effective settings without their origins.
 fn effective(folder: &Path) -> String {
     let (status, out, said) = run(&mut check_config(folder));
     assert!(status.success(), "{said}");
@@ -94,7 +94,8 @@ fn c_11_lost_settings_of_an_application_let_nobody_in() {
             errors(&text) == 1 && text.contains("application not started: its settings are invalid"),
             "{text}"
         );
-        // The file is there again: SIGHUP starts the application. It is lost again: what is in use stays.
+        // When the file is valid again, SIGHUP starts the application. When the file is lost again, the current
+        // settings stay in effect.
         fs::write(&app_file, &set).unwrap();
         server.signal("HUP");
         wait_for("the application", secs(10), || create("live") == 200);
@@ -112,7 +113,7 @@ fn c_11_lost_settings_of_an_application_let_nobody_in() {
         assert!(!run(&mut publish).0.success(), "without a token");
         assert!(server.terminate().success());
     }
-    // Settings of the server that are lost stop the start.
+    // If the server's own settings file is lost, the server does not start.
     fs::write(&app_file, &set).unwrap();
     fs::write(&server_file, "").unwrap();
     assert!(
@@ -168,7 +169,7 @@ fn c_01_odd_files_are_read_or_refused_with_their_line() {
         assert!(["line 2", key, "line 1"].iter().all(|word| said.contains(word)), "{said}");
         let said = taken(format!("{key}={value}\nfromTheFuture=1\n"));
         assert!(said.lines().count() == 1 && said.contains("fromTheFuture"), "{said}");
-        // A server starts on the oddest of them.
+        // A server starts with this unusual file, too.
         taken(format!("{key}={value}\r\nfromTheFuture=1\r\n"));
         assert!(Server::start_in(&folder, &[]).terminate().success());
         fs::write(&file, text).unwrap();
@@ -187,7 +188,7 @@ fn arguments_win_over_the_environment_over_the_file_over_the_default() {
         });
         fs::write(file, lines.collect::<String>()).unwrap();
     };
-    // The address of a listener shows what a running server took.
+    // The address of a listener shows which setting a running server uses.
     let host = |environment: Option<&str>, argument: Option<&str>| {
         let argument = argument.map(|address| format!("http.host={address}"));
         let mut command = Server::command(&folder, argument.as_deref().as_slice());
@@ -212,13 +213,13 @@ fn arguments_win_over_the_environment_over_the_file_over_the_default() {
     assert_eq!(out.matches("coalesceMs=2  # environment\n").count(), 2, "all applications");
     assert_eq!(out.matches("maxLatencyMs=3000  # --set\n").count(), 2);
     assert!(out.contains("http.host=127.0.0.2  # file\n") && out.contains("\nhttps.port=5443"));
-    // The last of two arguments counts.
+    // If an argument is repeated, the last one takes effect.
     let mut command = check_config(&folder);
     let (_, out, _) = run(command.args(["--set", "http.port=1", "--set", "http.port=2"]));
     assert!(out.contains("http.port=2  # --set\n"), "{out}");
 }
 
-/// systemd makes the home's folder before it runs this.
+/// Checks the command that systemd runs before the first start, when it has already created the folder of the home.
 #[test]
 fn the_check_of_the_unit_before_a_first_start_is_silent() {
     const UNIT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/millstream.service"));
@@ -273,7 +274,7 @@ fn check_config_makes_nothing_and_shows_no_secret() {
         assert!(out.contains(shown), "{shown}: {out}");
     }
     assert_eq!(out.matches("jwtSecretKey=***  # --set").count(), 2);
-    // Nor in the log, the command line, or the words of a refusal.
+    // Secrets are also not in the log, on the command line, or in the text of a refusal.
     let setting = format!("app.jwtSecretKey=@{}", secret.display());
     let mut server = Server::start_in(&folder, &[&setting]);
     let line = fs::read_to_string(format!("/proc/{}/cmdline", server.pid())).unwrap();

@@ -1,5 +1,5 @@
-//! A server that was stopped for longer than it waits for its peers: those whose bytes wait in its sockets are not
-//! late.
+//! A server that was stopped for longer than its timeouts. Peers whose bytes already wait in its sockets must not time
+//! out.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,10 +8,10 @@ use std::thread::sleep;
 
 use crate::support::{Player, RtmpPeer, Server, SrtTool, SrtUrl, secs, ts_file, wait_for};
 
-/// Longer than the server waits for a packet of SRT (5 s) and for a receiver of hooks (5 s).
+/// Time for which the server is stopped. It exceeds the timeouts of SRT connections (5 s) and of hooks (5 s).
 const STOPPED_SECONDS: u64 = 8;
 
-/// The next request of a server, and where its answer goes.
+/// Accepts the next request of a server. Returns the connection for the answer, and the body.
 fn asked(listener: &TcpListener) -> (TcpStream, String) {
     let (stream, _) = listener.accept().unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -39,7 +39,7 @@ fn log_of(folder: &Path) -> String {
     std::fs::read_to_string(folder.join("log/millstream.log")).unwrap_or_default()
 }
 
-/// True if a thread of the server that calls hooks sleeps, as one does that waits for an answer.
+/// True if all threads that call hooks sleep, because they wait for an answer.
 fn waits_for_an_answer(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let states = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
@@ -63,7 +63,7 @@ fn q_12_an_srt_publisher_that_waits_longer_stays_when_the_server_was_stopped() {
     let before = player.units();
     server.signal("CONT");
     wait_for("more media", secs(15), || player.units() > before + 100 || !player.is_playing());
-    // Without a grace a publisher that is cut ends its stream, and with it the viewer.
+    // There is no grace period, so a timeout of the publisher would have ended the stream and its viewer.
     assert!(player.is_playing(), "{}", log_of(&folder));
     assert!(server.terminate().success());
 }
@@ -89,13 +89,13 @@ fn q_12_a_hook_that_was_answered_while_the_server_was_stopped_has_not_failed() {
         server.signal("CONT");
         body
     };
-    // The hook that admits publishers.
+    // First, the server asks the receiver to admit the publisher.
     assert!(stopped_while(asked(&listener)).contains(r#""streamId":"s""#));
     let mut publisher = comes.join().unwrap().unwrap_or_else(|error| panic!("{error}\n{}", log_of(&folder)));
     publisher.send_configs().unwrap();
     let mut source = netsim::MediaSource::new(&crypto::Seed::from_number(5));
     crate::support::publish_synthetic(&mut publisher, &mut source, 60).unwrap();
-    // The receiver's answer counts, or the hook would be sent again.
+    // The receiver's answer is accepted. Otherwise the server would send the hook again.
     assert!(stopped_while(asked(&listener)).contains("liveStreamStarted"));
     drop(publisher);
     let (stream, body) = asked(&listener);

@@ -171,7 +171,7 @@ impl Outcome {
         self.sent.iter().find(|unit| unit.number == number && unit.is_video == got.is_video)
     }
 
-    /// Returns the times of a viewer's units in the form that netsim's judge of clocks takes.
+    /// Returns the times of a viewer's units in the form that netsim's check of clocks requires.
     fn times(&self, view: &View) -> Vec<publisher::Unit> {
         let mut last = [i64::MIN; 2];
         let unit = |got: &Got| {

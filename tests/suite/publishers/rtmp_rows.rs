@@ -410,7 +410,7 @@ fn on_control(message: Message) -> Message {
     Message { chunk_stream: 2, stream: 0, ..message }
 }
 
-/// Inserts half a message on a chunk stream of its own, then Abort (§5.4.2).
+/// Inserts half a message on a separate chunk stream, then Abort (§5.4.2).
 fn aborted(plan: &mut Plan) {
     plan.bytes = Some(|pieces| {
         let half = [&[9, 0, 0, 0, 0, 0x27, 0x10, 9, 1, 0, 0, 0][..], &[0x27; 4096]].concat();

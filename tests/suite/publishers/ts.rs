@@ -282,7 +282,7 @@ impl Writer {
     }
 }
 
-/// Returns a timestamp as a PES header carries it (§2.4.3.7).
+/// Writes a timestamp as in a PES header (§2.4.3.7).
 fn stamp(mark: u8, time: u64) -> [u8; 5] {
     let part = |from: u32, bits: u32| ((time >> from & ((1 << bits) - 1)) << 1 | 1) as u16;
     let [b, c] = part(15, 15).to_be_bytes();

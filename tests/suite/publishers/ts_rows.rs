@@ -169,7 +169,7 @@ fn versions(plan: &mut Plan) {
     plan.tables = (0..20).map(version).collect();
 }
 
-/// Returns the time of the first key frame after `at`, from which on the tables differ.
+/// Returns the time of the first key frame after `at`. The tables differ from there on.
 fn key_behind(plan: &Plan, at: i64) -> i64 {
     plan.pes.iter().find(|pes| pes.pid == VIDEO && pes.key && pes.at > at).map(|pes| pes.at).unwrap()
 }

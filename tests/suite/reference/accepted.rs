@@ -1,10 +1,10 @@
-//! The list of differences in docs/deviations.md.
+//! Reads the list of accepted differences in docs/deviations.md.
 
 const PAGE: &str = include_str!("../../../docs/deviations.md");
-/// The section of the list.
+/// Heading of the section that contains the list.
 const SECTION: &str = "\n## Call by call\n";
 
-/// A row: which calls, how many of them, what differs.
+/// A row of the list: patterns of calls, the number of calls, and what differs.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: String,
@@ -23,7 +23,7 @@ fn section() -> &'static str {
     section.split("\n## ").next().unwrap()
 }
 
-/// The rows, in their order: the first one that covers a difference has it.
+/// Returns the rows in their order. A difference counts for the first row that covers it.
 pub(super) fn rows() -> Vec<Row> {
     let lines = section().lines().filter(|line| line.starts_with("| `"));
     let row = |line: &str| {
@@ -37,14 +37,16 @@ pub(super) fn rows() -> Vec<Row> {
     lines.map(row).collect()
 }
 
-/// Numbers of equally answered calls and of all calls, as the section's text states them: `**N of M**`.
+/// Returns the number of calls with equal answers and the number of all calls. The section's text states them as
+/// `**N of M**`.
 pub(super) fn stated() -> (usize, usize) {
     let sentence = section().split("**").nth(1).expect("the count");
     let (equal, calls) = sentence.split_once(" of ").expect("N of M");
     (equal.parse().unwrap(), calls.parse().unwrap())
 }
 
-/// True if a text fits a pattern, in which `*` is any text. `*` and `|` of a text are written as `*`.
+/// Returns whether a text matches a pattern, in which `*` stands for any text. Patterns cannot contain `*` and `|` of
+/// the text itself, and have `*` instead.
 fn is_match(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

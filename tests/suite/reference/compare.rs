@@ -1,9 +1,9 @@
 //! Finds the differences between two answers.
 //!
-//! Status, media type, JSON members with their order, types and values, and the header fields that clients read. Values
-//! that differ from run to run (ids made by a server, times, ports, addresses, secrets, figures of the machine) count
-//! by their type; the wording of an error that is no JSON does not count, nor do members that only this server has.
-//! Objects of a list that have a name are held against those of the same name.
+//! Compares the status, the media type, the JSON members with their order, types and values, and the header fields that
+//! clients read. For values that differ between runs (ids made by a server, times, ports, addresses, secrets,
+//! measurements of the machine), compares only the type. Ignores the text of errors that are not JSON, and members that
+//! only this server has. Compares named objects in lists with the objects of the same name.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::script::{Answer, Call};
 
-/// Members that differ from run to run.
+/// Members whose values differ between runs.
 const VOLATILE: [&str; 17] = [
     "hostAddress",
     "defaultHttpPort",
@@ -33,11 +33,11 @@ const VOLATILE: [&str; 17] = [
 ];
 /// Members that only this server has (docs/deviations.md).
 const OURS: [&str; 3] = ["originAddress", "subTrackStreamIds", "rtmpUrl"];
-/// Members that name an object of a list.
+/// Members that are the name of an object in a list.
 const NAMES: [&str; 3] = ["endpointUrl", "email", "subscriberId"];
-/// Members that hold ids.
+/// Members that contain ids.
 const IDS: [&str; 3] = ["streamId", "dataId", "endpointServiceId"];
-/// Calls whose numbers and texts are figures of the machine.
+/// Calls whose answers contain measurements of the machine.
 const MEASURED: [&str; 9] = [
     "/system-",
     "/cpu",
@@ -50,7 +50,7 @@ const MEASURED: [&str; 9] = [
     "/log-file/",
 ];
 
-/// Every difference, one line each; empty when the answers are equal.
+/// Returns all differences, each as a line. The list is empty if the answers are equal.
 pub(super) fn differences(call: &Call, ours: &Answer) -> Vec<String> {
     let theirs = &call.answer;
     if theirs.status != ours.status {
@@ -63,7 +63,7 @@ pub(super) fn differences(call: &Call, ours: &Answer) -> Vec<String> {
         call.name.split_whitespace().any(|word| MEASURED.iter().any(|start| word.starts_with(start)));
     match (serde_json::from_str(&theirs.body), serde_json::from_str(&ours.body)) {
         (Ok(theirs), Ok(ours)) => {
-            // Settings of an application are extended by protocols, and stand behind the reference's.
+            // Application settings of this server's protocols follow the settings that the reference also has.
             let extended = call.path.contains("/settings/");
             Walk { measured, extended, out: &mut out }.values("", &theirs, &ours);
         }
@@ -82,7 +82,7 @@ pub(super) fn differences(call: &Call, ours: &Answer) -> Vec<String> {
     out
 }
 
-/// A field's value; of those that are lists in any order, the sorted list.
+/// Returns a header field's value. Values that are lists without an order are sorted.
 fn listed(name: &str, value: Option<&String>) -> Option<String> {
     let value = value?;
     if !name.starts_with("access-control-allow-") {
@@ -93,7 +93,7 @@ fn listed(name: &str, value: Option<&String>) -> Option<String> {
     Some(items.join(","))
 }
 
-/// The beginning of a text, on one line and without what the table of differences cannot hold.
+/// Returns the beginning of a text, without line breaks and characters that the table of differences cannot contain.
 fn short(text: &str) -> String {
     let text: String = text.chars().take(120).collect();
     text.replace(['\n', '\r', '|', '`'], " ")
@@ -135,7 +135,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Lists whose objects have names. Some of them are in no order in the reference.
+    /// Compares lists of named objects by name, because the reference returns some of them in no fixed order.
     fn named(&mut self, path: &str, theirs: &[Value], ours: &[Value]) {
         let (their_names, our_names) = (names(theirs).unwrap_or_default(), names(ours).unwrap_or_default());
         for (name, value) in their_names.iter().zip(theirs) {
@@ -171,7 +171,7 @@ impl Walk<'_> {
     }
 }
 
-/// The names of the objects of a list; `None` when one has none, or two have the same.
+/// Returns the names of the objects in a list, or `None` if an object has no name or two have the same name.
 fn names(list: &[Value]) -> Option<Vec<&str>> {
     fn name(object: &Value) -> Option<&str> {
         NAMES.iter().find_map(|member| object.get(member)?.as_str())
@@ -193,7 +193,7 @@ fn is_same_type(theirs: &Value, ours: &Value) -> bool {
     }
 }
 
-/// The value, or its type when it differs from run to run.
+/// Returns the value, or a placeholder for its type if the value differs between runs.
 fn settled(member: &str, value: &Value) -> Value {
     let text = match value {
         Value::Number(_) if VOLATILE.contains(&member) => return "<number>".into(),
@@ -217,8 +217,8 @@ fn settled(member: &str, value: &Value) -> Value {
     }
 }
 
-/// True if an id was made by a server: 16 letters or digits and a long number, a long number, `custom` and six letters
-/// or digits, a code of six digits, 20 to 40 letters or digits.
+/// Returns whether a server made this id. Such ids are 16 letters or digits with a long number, a long number, `custom`
+/// with six letters or digits, a code of six digits, or 20 to 40 letters or digits.
 fn is_made(text: &str) -> bool {
     let (letters, digits) = text.split_at_checked(16).unwrap_or((text, ""));
     let is_word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric());

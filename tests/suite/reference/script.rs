@@ -1,13 +1,15 @@
-//! The calls as data (`calls.jsonl.gz`), and what puts them to a server. A line is a step:
+//! Reads the recorded calls (`calls.jsonl.gz`) and makes them to a server. Each line is a step:
 //!
-//! - `{"seeds": [..]}`, the first one: the records that a seed makes;
-//! - `{"seed": N}`: deletes every broadcast, makes those records and N more;
+//! - `{"seeds": [..]}`, the first line: the records that each seed creates;
+//! - `{"seed": N}`: deletes all broadcasts, then creates those records and N more;
 //! - `{"pause": ms}`;
-//! - `{"session": "keep" | "drop" | "restore"}`: the management session's cookie, of which one can be kept, as `{admin}`;
+//! - `{"session": "keep" | "drop" | "restore"}`: saves the cookie of the management session as `{admin}`, forgets it,
+//!   or uses the saved one again;
 //! - `{"quiet": method, "path", "body"}`: a call whose answer is not compared;
-//! - `{"call": name, "method", "path", "headers", "cookie", ...}`: a call, its body as `body`, `hex` or `settings` (members that replace
-//!   those of the settings that were read), and what the reference answered: `status`, `fields`, `answer`. `save` keeps `member`
-//!   of the answer (or all of it) as a variable, which `{name}` in paths and bodies stands for.
+//! - `{"call": name, "method", "path", "headers", "cookie", ...}`: a call. Its body is in `body`, `hex` or `settings`
+//!   (members that replace those of the settings that were read). The reference's answer is in `status`, `fields` and
+//!   `answer`. `save` saves `member` of the answer (or all of it) as a variable, which `{name}` in paths and bodies
+//!   stands for.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
@@ -24,7 +26,7 @@ use crate::support::{ms, run, secs};
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 /// Header fields of an answer that are compared.
 const FIELDS: [&str; 4] = ["content-type", "allow", "location", "content-encoding"];
-/// Pause between the records of a seed, so that their creation times differ.
+/// Pause between creating the records of a seed, so that their creation times differ.
 const SEED_PAUSE_MS: u64 = 3;
 
 /// A line of the file.
@@ -59,7 +61,7 @@ struct Outcome {
     answer: String,
 }
 
-/// A call that was made, and what the reference answered.
+/// A call that was made, with the reference's answer.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) name: String,
@@ -68,7 +70,7 @@ pub(super) struct Call {
     pub(super) answer: Answer,
 }
 
-/// An answer: status, the compared header fields by their names in lower case, body.
+/// An answer: the status, the compared header fields by name in lower case, and the body.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -76,7 +78,7 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
-/// The steps still to be done, and what the calls share.
+/// The remaining steps, and the state that calls share.
 #[derive(Debug)]
 pub(super) struct Script {
     server: SocketAddr,
@@ -97,7 +99,7 @@ impl Script {
         Self { server, steps, seeds, variables: HashMap::new(), cookie: None }
     }
 
-    /// Does steps up to the next call, and that; `None` when there are no more.
+    /// Runs steps up to and including the next call. Returns `None` if there are no more calls.
     pub(super) fn next_call(&mut self) -> Option<(Call, Answer)> {
         loop {
             let step = self.steps.next()?;
@@ -166,7 +168,7 @@ impl Script {
 
     fn quiet(&self, step: &Step) {
         let path = self.filled(&step.path);
-        // A value that the call before did not give cannot be named.
+        // The path still contains a variable if an earlier answer did not contain its value. Then the call is skipped.
         if !path.contains('{') {
             let fields = if step.body.is_some() { json_type() } else { Vec::new() };
             self.ask(step.quiet.as_deref().unwrap(), &path, &fields, step.body.as_deref().map(str::as_bytes));
@@ -184,7 +186,7 @@ impl Script {
             fields.push(("Cookie".to_owned(), cookie.clone()));
         }
         let mut answer = self.ask(&step.method, &path, &fields, body.as_deref());
-        // A quick machine puts more logins in a second than are tried; the server says when to come back.
+        // The server limits logins per second, which a fast machine exceeds. So the call is repeated.
         while answer.status == 429 {
             std::thread::sleep(secs(1));
             answer = self.ask(&step.method, &path, &fields, body.as_deref());
@@ -247,7 +249,8 @@ fn json_type() -> Vec<(String, String)> {
     vec![("Content-Type".to_owned(), "application/json".to_owned())]
 }
 
-/// A member of an answer as text, by its name or as a JSON Pointer says (RFC 6901), or all of it.
+/// Returns a member of an answer as text, by its name or a JSON Pointer (RFC 6901). Returns the whole answer if
+/// `member` is empty.
 fn saved(body: &str, member: &str) -> Option<String> {
     let value: Value = serde_json::from_str(body).ok()?;
     if member.is_empty() {

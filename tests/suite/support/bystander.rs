@@ -1,5 +1,5 @@
-//! The oracle beside every attack: a stream with its viewer, and a client of the API. The attack must not affect them,
-//! and the server must hold nothing more after it.
+//! The oracle that runs during each attack: a stream with a viewer, and a client of the API. The attack must not affect
+//! them, and afterwards the server must hold nothing more.
 //!
 //! The same run sets the baseline: before the attack, the oracle measures the server while it has nothing else to do.
 //! Delays by the machine, in which threads could run but got no processor, do not count against the server.

@@ -27,7 +27,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// The socket that clients send to.
 const FRONT: Token = Token(0);
-/// Token by which the reading thread is woken, to end.
+/// Token that wakes the reading thread, so that it ends.
 const WAKE: Token = Token(1);
 /// Token of the first socket towards the server.
 const FIRST_BACK: usize = 2;
@@ -347,7 +347,7 @@ impl Shared {
         }
     }
 
-    /// Number of a client; adds the client if it is new.
+    /// Returns the number of a client, which is added if it is new.
     fn client(&self, address: SocketAddr) -> usize {
         let mut clients = self.clients.lock().unwrap();
         if let Some(number) = clients.by_address.get(&address) {

@@ -448,7 +448,7 @@ pub fn offer_to(server: &Server, path: &str, offer: &str) -> Reply {
     server.api().call_with("POST", path, &[("Content-Type", "application/sdp")], Some(offer))
 }
 
-/// Value of a reply's header field; empty if there is none.
+/// Returns the value of a reply's header field, which is empty if there is none.
 pub fn header(reply: &Reply, name: &str) -> String {
     let found = reply.head.lines().find_map(|line| {
         let (field, value) = line.split_once(':')?;

@@ -1,4 +1,4 @@
-//! A server process in a home of its own.
+//! A server process with its own home folder.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

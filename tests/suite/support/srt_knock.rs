@@ -209,8 +209,8 @@ pub fn socket_id(datagram: &[u8]) -> u32 {
     if datagram.len() < 16 { 0 } else { word(datagram, 3) }
 }
 
-/// Packets that a third party might send to a connection's socket: a shutdown, a keep-alive, an acknowledgement far in
-/// the future, data.
+/// Returns packets that a third party might send to a connection's socket: a shutdown, a keep-alive, an acknowledgement
+/// far in the future, and data.
 pub fn forged(socket: u32) -> [Vec<u8>; 4] {
     let data: Vec<u8> =
         [1001, 0xe000_0001, 0, socket].iter().flat_map(|word: &u32| word.to_be_bytes()).collect();

@@ -67,7 +67,7 @@ pub struct Connection {
     records: RecordLayer,
     /// Maximum datagram to send, in bytes.
     mtu: usize,
-    /// Queued datagrams, without flights.
+    /// Queued datagrams with application data and alerts; flights are stored elsewhere.
     out: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
     /// Reason of the final event, until it is polled.
@@ -95,7 +95,7 @@ struct Handshaking {
     exchange: Exchange,
     /// State machine of the role; `None` while it handles a message.
     side: Option<Side>,
-    /// True if answers use the record numbers of the client's hellos, until the cookie is returned.
+    /// True if our answers copy the record numbers of the client's hellos, until the client returns its cookie.
     follows: bool,
     timer: Timer,
     deadline: Instant,

@@ -129,7 +129,7 @@ impl Exchange {
         self.fresh = true;
     }
 
-    /// Returns true once if a new flight was started.
+    /// Returns true if a new flight was started since the last call.
     pub(crate) fn take_fresh(&mut self) -> bool {
         std::mem::take(&mut self.fresh)
     }

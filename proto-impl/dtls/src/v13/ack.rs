@@ -35,8 +35,8 @@ pub(crate) fn read(clear: &[u8], carrier: RecordNumber) -> Result<Vec<RecordNumb
     for number in numbers {
         let mut r = Reader::new(number);
         let number = RecordNumber { epoch: r.u64()?, sequence: r.u64()? };
-        // After the handshake, a record of an old epoch may acknowledge one of a later epoch, if they
-        // overtook each other.
+        // After the handshake, records may overtake each other, so a record of an old epoch may acknowledge a record
+        // of a later epoch.
         if number.epoch > carrier.epoch && carrier.epoch < FIRST_OF_APPLICATION {
             return Err(Failure::Illegal("an acknowledgement of a later epoch"));
         }

@@ -105,7 +105,7 @@ impl Session {
         }
         self.pump(now, reports)?;
         if self.heard() {
-            // No acknowledgement is sent before the version is known (RFC 9147 §7).
+            // The version is known, so the record may be acknowledged (RFC 9147 §7).
             self.link.acks.schedule(now, self.timer.quarter());
         }
         Ok(())
@@ -206,7 +206,7 @@ impl Session {
         if self.link.records.read_epoch() != epoch {
             self.reassembly.drop_unprotected();
             if !self.reassembly.is_empty() {
-                // No message of the former epoch may follow the one that ends it (RFC 8446 §5.1).
+                // Messages of the old epoch must not follow the message that ended this epoch (RFC 8446 §5.1).
                 return Err(Failure::Unexpected(message.kind).into());
             }
         }
@@ -217,7 +217,7 @@ impl Session {
         }
         if done {
             if is_server {
-                // The client's last flight has no answer that would acknowledge it.
+                // No answer follows that would acknowledge the client's last flight, so an acknowledgement is sent now.
                 self.link.acks.hurry();
             }
             self.connect(reports)?;

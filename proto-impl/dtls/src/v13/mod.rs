@@ -170,7 +170,7 @@ impl Side {
     }
 }
 
-/// Parts of a session with which DTLS 1.2 continues after a fallback.
+/// Parts of a session that DTLS 1.2 takes over after a fallback.
 #[derive(Debug)]
 pub(crate) struct Remains {
     pub(crate) reassembly: Reassembly,
@@ -358,7 +358,7 @@ impl Session {
             .saturating_add(self.link.acks.held_bytes())
     }
 
-    /// Returns the parts with which DTLS 1.2 continues; `None` if the version is already settled.
+    /// Returns the parts that DTLS 1.2 takes over; `None` if the version is already settled.
     pub(crate) fn into_remains(self) -> Option<Remains> {
         let State::Handshaking(handshaking) = self.state else { return None };
         let exchange = handshaking.exchange;

@@ -219,12 +219,13 @@ impl Records {
         self.clear_version = VERSION_1_2;
     }
 
-    /// Next sequence number of epoch 0, for the protocol version that continues with it.
+    /// Next sequence number of epoch 0, at which DTLS 1.2 continues after a fallback.
     pub(crate) const fn clear_next(&self) -> u64 {
         self.clear_next
     }
 
-    /// Numbers our records from the client's `sequence` on, as a stateless server has done before.
+    /// Numbers our records from the client's `sequence` on, because a stateless server has already answered under the
+    /// client's numbers.
     pub(crate) fn follow(&mut self, sequence: u64) {
         self.clear_next = self.clear_next.max(sequence.min(SEQUENCE_LAST / 2));
     }

@@ -105,7 +105,7 @@ impl AudioBody {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AudioTag {
-    /// Codec, from the legacy or the enhanced header. AAC if the body is empty, so that it names no codec.
+    /// Codec, from the legacy or the enhanced header. An empty body names no codec, and counts as AAC.
     pub codec: Codec,
     /// Type of the packet.
     pub packet: AudioPacket,

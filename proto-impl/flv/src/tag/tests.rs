@@ -134,7 +134,7 @@ fn modifiers_stand_before_the_packet() {
     // An unknown modifier, then the known one.
     let tag = audio(b"\x97\x00?\x57\x02\0\0\x05\x01Opusabc").unwrap();
     assert_eq!((tag.codec, tag.offset_nanos, &tag.payload[..]), (Codec::Opus, 5, &b"abc"[..]));
-    // The size of 256 bytes and more has a longer form.
+    // Modifier data of 256 bytes or more has a longer size field.
     let long = [&b"\x97\xff\x01\x2b"[..], &[0; 300], b"\x01Opusabc"].concat();
     assert_eq!(audio(&long).unwrap().payload, b"abc"[..]);
     for end in 1..long.len() - 3 {

@@ -85,7 +85,7 @@ pub struct Sample {
     pub pts: i64,
     /// Ticks to the next sample's decode time, according to the file.
     pub duration: u32,
-    /// The sample is a sync sample of a video track.
+    /// True if the sample is a sync sample of a video track.
     pub key_frame: bool,
     /// Media data in the format that [`media::AccessUnit`] has for the codec, except that NAL lengths have the size
     /// given in the configuration.
@@ -126,9 +126,9 @@ pub struct Reader {
     /// Event with the tracks of an index that was given in advance; returned by the next call of [`Reader::read`].
     pending: Option<Event>,
     failed: Option<Error>,
-    /// Samples are located only by their offsets, since the index was given in advance.
+    /// True if the index was given in advance; samples are then located only by their offsets.
     has_index_ahead: bool,
-    /// At least one box was read since the file or segment began.
+    /// True if at least one box was read since the file or segment began.
     is_begun: bool,
 }
 

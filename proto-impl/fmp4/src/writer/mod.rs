@@ -72,7 +72,7 @@ pub struct Description {
     /// First access unit, needed for the description of AC-3 and E-AC-3 and for the size of VP8 and VP9; may be empty
     /// for other codecs.
     pub first_unit: Bytes,
-    /// Parameter sets may occur within samples: `avc3` and `hev1` instead of `avc1` and `hvc1` (ISO/IEC
+    /// True if samples may contain parameter sets: `avc3` and `hev1` instead of `avc1` and `hvc1` (ISO/IEC
     /// 14496-15 §5.4.2.1, §8.4.1.1).
     pub in_band: bool,
     /// Bit rate, if known.

@@ -144,8 +144,8 @@ impl Edits {
         Self { delay, duration: 0, media_time }
     }
 
-    /// Creates the edit list of a plain file. After a delay the media must start at its first presentation time:
-    /// from a later start, players would move the media to the end of the delay.
+    /// Creates the edit list of a plain file. After a delay, `media_time` must be the first presentation time: with an
+    /// earlier `media_time`, players would still present the first sample directly after the delay, which is too early.
     fn of_index(index: &TrackIndex) -> Self {
         let track = &index.description;
         let (first, end) = index.presented();

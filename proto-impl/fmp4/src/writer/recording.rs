@@ -41,8 +41,8 @@ pub enum PlainHead {
     Short(u64),
 }
 
-/// Returns the bytes that turn a recorded file into a plain one. Its `ftyp` ends at `from`. Its former `moov`
-/// and everything after it was moved back by `moved` bytes to make room.
+/// Returns the bytes that turn a recorded file into a plain one. Its `ftyp` ends at `from`. To make room, its
+/// former `moov` and everything after it was moved by `moved` bytes towards the end.
 ///
 /// # Errors
 /// The index exceeds the limits of the file format.

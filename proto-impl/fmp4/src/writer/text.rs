@@ -18,7 +18,7 @@ const AT_ONCE_MAX: usize = 16;
 /// Maximum number of bytes of cues in the samples of a segment; further ones are left out. A sample repeats the cues
 /// that are still shown, so that few cues can make many bytes.
 const CUE_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a cue beside its text: `vttc`, `vsid` and `payl`.
+/// Bytes of a cue in addition to its text: `vttc`, `vsid` and `payl`.
 const CUE_BYTES: usize = 8 + 12 + 8;
 
 /// A cue in the time of its track.
@@ -78,7 +78,7 @@ pub fn text_segment(
     Ok(out.freeze())
 }
 
-/// Returns a sample with these cues (§7.4) as far as they fit into `room`, which is left smaller.
+/// Returns a sample with these cues (§7.4), as far as they fit into `room` bytes. Subtracts their size from `room`.
 fn sample<'c, 'a: 'c>(cues: impl Iterator<Item = &'c TextCue<'a>>, room: &mut usize) -> Bytes {
     let mut out = Out::new();
     for cue in cues.take(AT_ONCE_MAX) {
@@ -115,7 +115,7 @@ mod tests {
     fn samples_fill_the_segment_and_have_the_cues_of_their_time() {
         let cues = [cue(1, 500, 2500, "one"), cue(2, 2000, 9000, "two")];
         let segment = text_segment(7, (1000, 3000), &cues).unwrap();
-        // 1000 to 2000: one; to 2500: both; to 3000: two.
+        // Three samples: cue one until 2000, both cues until 2500, cue two until 3000.
         assert_eq!((count(&segment, b"vttc"), count(&segment, b"vtte")), (4, 0));
         let at = segment.windows(4).position(|four| four == b"tfdt").unwrap();
         assert_eq!(segment[at + 8..at + 16], 1000_u64.to_be_bytes());
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn few_cues_in_many_samples_are_bounded() {
-        // Long cues for the whole segment, repeated in a sample for each short one.
+        // Fifteen long cues last for the whole segment. Each short cue begins a new sample that repeats the long ones.
         let long = "x".repeat(2048);
         let mut cues: Vec<_> = (0..15).map(|id| cue(id, 0, 9000, &long)).collect();
         cues.extend((15..255).map(|id| cue(id, u64::from(id) * 10, u64::from(id) * 10 + 5, "y")));

@@ -34,7 +34,7 @@ pub struct Config {
     pub rto: Duration,
     /// Maximum retransmission timeout. One second leaves enough retries before the connect timeout for a path
     /// that loses a third of its datagrams in each direction; with only seven tries, one check in fifty would
-    /// fail. Other agents check every 50 ms.
+    /// fail. This is not excessive: other agents send a check every 50 ms.
     pub rto_max: Duration,
     /// Number of transmissions after which an unanswered check fails (RFC 8489 §6.2.1: 7, but with timeouts
     /// that double without limit).

@@ -272,10 +272,11 @@ fn i_01_every_single_bit_flip_is_noticed() {
     for bit in 0..whole.len() * 8 {
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        // FINGERPRINT or the format reveals the change; without FINGERPRINT, the integrity would.
+        // The FINGERPRINT or the format reveals the change. If the change removes the FINGERPRINT, MESSAGE-INTEGRITY
+        // reveals it.
         let authentic = Message::read(&flipped).is_ok_and(|message| message.is_authentic(KEY));
-        // A changed bit may turn FINGERPRINT into an attribute that is ignored after the integrity; its value
-        // is then ignored, too.
+        // A change in the last eight bytes may turn FINGERPRINT into an unknown attribute, which is ignored after
+        // MESSAGE-INTEGRITY, so the message stays authentic.
         assert!(!authentic || bit / 8 >= whole.len() - 8, "bit {bit}");
     }
     for length in 0..whole.len() {

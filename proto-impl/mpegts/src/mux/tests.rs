@@ -204,8 +204,8 @@ fn read(bytes: &[u8]) -> Vec<Pes> {
     seen
 }
 
-/// Checks the continuity counters of every PID. Returns the smallest distance of a DTS from the clock before it, and
-/// the longest distance of two clocks.
+/// Checks the continuity counters of every PID. Returns the smallest distance between a DTS and the last PCR before
+/// it, and the longest distance between two successive PCRs.
 fn check(bytes: &[u8]) -> (i64, u64) {
     let mut last = std::collections::BTreeMap::new();
     let (mut clock, mut nearest, mut longest) = (None, i64::MAX, 0);
@@ -279,7 +279,8 @@ fn a_packet_goes_with_the_frame_that_fills_it() {
 
 #[test]
 fn sound_costs_little_more_than_its_bytes() {
-    // 64 and 128 kb/s at 48 kHz. The last number is the overhead in percent of the bytes of ADTS.
+    // Audio of 64 and 128 kb/s at 48 kHz. Columns: packing; size of a frame with its ADTS header; maximum overhead in
+    // percent of these bytes.
     let cases = [
         (Packing::SEGMENT, 178, 6),
         (Packing::SEGMENT, 348, 9),

@@ -60,7 +60,7 @@ struct ChunkStream {
     length: usize,
     kind: u8,
     message_stream: u32,
-    /// True if a message has begun whose data is not complete.
+    /// True if a message has begun and its data is not complete.
     open: bool,
     data: Data,
 }

@@ -576,7 +576,7 @@ fn m_13_connect_without_an_app_is_refused() {
     let mut rig = Rig::new();
     rig.feed(&[shake(), member(Value::object([("app", text(&"a".repeat(65_536)))]))].concat());
     assert!(rig.failed);
-    // The machine does not parse the URL; it only passes it on.
+    // The server does not parse `tcUrl`; it only passes the text to its owner.
     let mut rig = Rig::new();
     rig.feed(
         &[shake(), member(Value::object([("app", text("live?q=1")), ("tcUrl", text("\0://\u{fffd}"))]))]

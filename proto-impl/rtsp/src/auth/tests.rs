@@ -42,7 +42,7 @@ fn digest_vectors() {
         auth: Some(("00000001", "0a4f113b")),
     };
     assert_eq!(computation.response("Mufasa", "Circle Of Life"), "6629fae49393a05397450978507c4ef1");
-    // The form of RFC 2069, with the value of its erratum.
+    // A response as in RFC 2069; the expected value is from an erratum of that RFC.
     computation.auth = None;
     assert_eq!(computation.response("Mufasa", "CircleOfLife"), "1949323746fe6a43ef61f9606e7febea");
     let computation = Computation {

@@ -34,7 +34,7 @@ pub(super) struct Dialog {
     /// True if the server has accepted the credentials before.
     proved: bool,
     pub(super) keep_alive_every: Duration,
-    /// The server supports `GET_PARAMETER`.
+    /// True if the server supports `GET_PARAMETER`.
     pub(super) gets_parameters: bool,
 }
 

@@ -150,8 +150,8 @@ impl Client {
         !matches!(self.phase, Phase::Closed)
     }
 
-    /// Sets up tracks of the described stream. Ignored unless the owner has to choose tracks, or if none of these
-    /// tracks exists.
+    /// Sets up tracks of the described stream. Ignored if the client is not waiting for the owner's choice of tracks,
+    /// or if none of these tracks exists.
     pub fn setup(&mut self, now: Instant, tracks: &[TrackSetup]) {
         if matches!(self.phase, Phase::Described) {
             self.want(tracks);

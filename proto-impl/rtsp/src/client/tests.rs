@@ -404,8 +404,8 @@ fn requests_of_the_server_are_answered() {
 #[test]
 fn cameras_have_their_ways() {
     let now = start();
-    // No CSeq and no Transport in answers, OPTIONS unknown, control URLs with another host, media before the answer to
-    // PLAY.
+    // This camera does not know OPTIONS, omits CSeq and Transport in its answers, describes control URLs with another
+    // host, and sends media before it answers PLAY.
     let described = DESCRIPTION.replace("trackID=0", "rtsp://192.168.1.64/Streaming/trackID=1");
     let mut script = Script::new(player(config()));
     script.feed(now, b"RTSP/1.0 501 Not Implemented\r\n\r\n");

@@ -209,7 +209,8 @@ impl Association {
                 let opened = Opened { channel: ChannelId(stream), label, protocol, options };
                 self.events.push(Event::Opened(Box::new(opened)));
             }
-            // Beyond the limit, or malformed: the stream is reset, which closes the channel at the peer.
+            // The request exceeds the limit of channels, or the message is malformed: the stream is reset, which
+            // closes the channel at the peer.
             (Some(dcep::Message::Open { .. }) | None, None) => {
                 count(&mut self.stats.refused, 1);
                 self.resets.want(stream);

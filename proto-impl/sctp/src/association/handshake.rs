@@ -17,7 +17,8 @@ use crate::stats::count;
 
 /// Number of streams announced for both directions: all that channels can use (RFC 8831 §6.2).
 const STREAMS: u16 = 65_535;
-/// Number of peer streams whose order is tracked in addition to open channels, for channels being closed.
+/// Number of peer streams that can be tracked in addition to those of open channels: the streams of channels that
+/// are being closed.
 const LANES_SPARE: usize = 64;
 
 impl Association {

@@ -66,7 +66,8 @@ mod tests {
     fn the_pause_follows_what_is_measured_and_doubles_without() {
         let mut rto = Rto::new(ms(1000), ms(400), ms(3000));
         assert_eq!((rto.current(), rto.round_trip()), (ms(1000), None));
-        // The round trip; and the timeout: smoothed round trip plus four times its variation.
+        // Columns: the measured round trip in milliseconds; the resulting timeout in microseconds, which is the
+        // smoothed round trip plus four times its variation.
         for (measured, pause) in [(200, 600_000), (200, 500_000), (200, 425_000), (1000, 1_268_750)] {
             rto.measure(ms(measured));
             assert_eq!(rto.current(), Duration::from_micros(pause), "{measured}");

@@ -349,7 +349,7 @@ fn d_24_acknowledgements_of_what_was_not_sent_do_nothing() {
     });
     raw.drain();
     let mut sent = tsns(&mut raw);
-    // The message that opened the channel was acknowledged.
+    // Acknowledges the message that opened the channel.
     raw.say(&[sack(sent[0].wrapping_sub(1), 1 << 20, &[])]);
     sent.extend(tsns(&mut raw));
     let (first, last) = (sent[0], *sent.last().unwrap());
@@ -390,7 +390,7 @@ fn with_flight(count: usize) -> (Raw, u32) {
     raw.drain();
     let mut numbers = tsns(&mut raw);
     let first = numbers[0];
-    // The message that opened the channel is acknowledged, so the burst continues.
+    // Acknowledges the message that opened the channel, so that the association may send another burst.
     raw.say(&[sack(first.wrapping_sub(1), 1 << 20, &[])]);
     numbers.extend(tsns(&mut raw));
     assert_eq!((numbers.len(), raw.association.stats().in_flight), (count, count * 916));
@@ -568,7 +568,7 @@ fn chunk_as_parameter(kind: u16, value: &[u8]) -> Vec<u8> {
 fn d_21_another_association_of_the_peer_ends_this_one() {
     let mut raw = Raw::connected(Config::default(), 100_000);
     raw.open();
-    // The same INIT again has no effect.
+    // A repetition of the peer's INIT is answered, but the association continues unchanged.
     raw.give(0, &[chunk(1, 0, &init(100_000))]);
     let (_, _, answer) = raw.take(2).remove(0);
     raw.say(&[chunk(10, 0, &cookie_of(&answer))]);

@@ -154,8 +154,8 @@ fn a_crash_in_any_step_is_gone_on_from() {
                     let mut half = before.clone();
                     half.resize(half.len().max(cut), 0);
                     half[..cut].copy_from_slice(&after[..cut]);
-                    // The nine bytes that make the new content of the room valid, and the size of the segment, are
-                    // each written at once.
+                    // The first nine bytes of the room are written atomically, and so is the size of the segment. A
+                    // prefix that ends within one of them cannot occur on a disk, so it need not be readable.
                     if index(&half).0.is_ok_and(|indexed| indexed.info_at == index(&file).0.unwrap().info_at)
                     {
                         assert_eq!(payload(&finished(&half)), media, "cut at {cut}");

@@ -591,7 +591,7 @@ fn d_15_nothing_is_renegotiated() {
         ends.server.push_record(ContentType::HANDSHAKE, &[0; 12]);
     }
     ends.run();
-    // Each side refuses once, with a warning.
+    // Each side refuses renegotiation with a single warning, however often it is requested.
     assert_eq!((ends.client.stats().ignored_alerts, ends.server.stats().ignored_alerts), (1, 1));
     assert!(ends.client.is_connected() && ends.server.is_connected());
 }

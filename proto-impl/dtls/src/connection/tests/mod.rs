@@ -176,7 +176,8 @@ fn d_11_records_leave_in_the_order_of_their_numbers() {
     let left = sent(&mut ends.server, ends.clock.now());
     assert_eq!(protected(&left), [(1, 0, finished), (1, 1, data), (1, 2, data)]);
 
-    // The flight was lost: the client sends it again while application data is waiting, before that data.
+    // The server's flight was lost, so the client repeats its own. The server sends its flight again, after the
+    // application data that was waiting, and before data that is sent later.
     let mut repeat = |behind: &[&[u8]]| {
         ends.clock.advance(secs(1));
         let now = ends.clock.now();

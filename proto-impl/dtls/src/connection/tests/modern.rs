@@ -530,7 +530,7 @@ fn d_28_a_second_hello_is_the_first_but_for_what_was_asked() {
     }
 }
 
-/// Checks unencrypted fragments of messages far ahead, all of which are dropped once there are keys.
+/// Checks unencrypted fragments of later messages. They are dropped once there are keys, and do no harm.
 #[test]
 fn d_10_junk_ahead_in_the_clear_leaves_the_handshake_alone() {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();

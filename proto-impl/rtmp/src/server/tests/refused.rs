@@ -54,8 +54,8 @@ fn a_refusal_without_asking_is_told_to_the_owner_without_credentials() {
     assert_eq!(told(&rig), Some((Verb::Play, "live/s1".to_owned(), "The stream is in use.")));
 }
 
-/// Checks names that the grammar does not allow. The machine does not apply the grammar itself, so an owner with
-/// other naming rules gets such names unchanged.
+/// Checks names that the grammar of keys does not allow. The server does not apply this grammar itself, so an owner
+/// with other naming rules gets such names unchanged.
 #[test]
 fn names_of_another_grammar_are_the_owners_to_take() {
     let mut rig = Rig::new();
