@@ -35,7 +35,7 @@ pub(super) const FIRST: &[Key] = &[
         "http.ssl_certificate_file",
         "conf/fullchain.pem",
         "Certificate file",
-        "Certificate for HTTPS and RTMPS (PEM), alone or with its chain; created if missing",
+        "Certificate of HTTPS and RTMPS (PEM), alone or with its chain; created if missing",
     ),
     key(
         HTTP,
