@@ -135,8 +135,14 @@ pub(super) const LAST: &[Key] = &[
         "Key set of management tokens",
         "URL of the key set (RS256, ES256) for tokens of the management API; empty: server.jwtServerSecretKey is used",
     ),
-    foreign_secret(OPERATION, "server.licence_key", "", "Licence key", "There are no licences"),
-    foreign(OPERATION, "server.heartbeatEnabled", "true", "Report to the maker", "Nothing is sent home"),
+    foreign_secret(OPERATION, "server.licence_key", "", "Licence key", "The server needs no licence"),
+    foreign(
+        OPERATION,
+        "server.heartbeatEnabled",
+        "true",
+        "Report to the maker",
+        "The server sends no reports",
+    ),
     key(
         WEBHOOKS,
         "server.statusWebHookURL",

@@ -148,7 +148,7 @@ const APP: &[Key] = &[
         HLS,
         "dvr.max_bytes",
         "21474836480",
-        "Bytes to go back",
+        "Disk space to go back",
         "Maximum bytes on disk of all streams in which viewers can go back; beyond, segments of ended streams are deleted first, then the oldest segments of the largest streams",
     ),
     key(DASH, "dashMuxingEnabled", "false", "Offer DASH", "Streams can be played as DASH"),
