@@ -89,7 +89,7 @@ class Chromium:
 
 
 def send_whip(server, change, seconds, browser=None):
-    """Publishes for `seconds`. `change` is `None`, (`mute`, length) or (`later`, start of the sound), in seconds."""
+    """Publishes for `seconds`. `change` is `None`, (`mute`, length) or (`later`, start of the audio), in seconds."""
     own = browser or Chromium()
     kind, length = change or (None, 0)
     clip = {"first": FIRST_S, "pitch": PITCH, "step": PITCH_STEP, "numbers": NUMBERS}
@@ -145,7 +145,8 @@ def run_one(folder, length):
 
 def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="lips-"))
-    names = ("muted", "the video's timestamps", "pictures a second, fewest", "longest without", "freezes", "picture ahead of sound", "corrections")
+    names = ("muted", "the video's timestamps", "fewest pictures in a second", "longest time without a picture", "freezes",
+             "picture ahead of audio", "corrections")
     print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|")
     try:
         for length in (0, 3, 6):
