@@ -1,18 +1,18 @@
 #!/bin/bash
-# HLS viewers beside nginx with the same files, waiting reloads of low latency, and recordings. Needs a release build, two
-# cores, nginx, curl, taskset, and 2 x VIEWERS file descriptors in all.
+# HLS viewers in comparison with nginx and the same files, blocking reloads of low latency, and recordings. Needs a release
+# build, two cores, nginx, curl, taskset, and a total of 2 x VIEWERS file descriptors.
 #   bash benches/hls.sh viewers [VIEWERS] [SECONDS] [ROUNDS]
 #   bash benches/hls.sh storm [VIEWERS] [SECONDS] [PART_MS]
 #   bash benches/hls.sh recordings [STREAMS] [SECONDS] [ROUNDS]
-# Servers run on core 0, the load on core 1. KBPS, PROGRAM and NICE (-15 as root, where other work runs beside) are taken from the
-# environment.
+# Servers run on core 0, the load on core 1. The environment can set KBPS, PROGRAM and NICE (-15, as root, if other work runs on
+# the machine).
 set -eu
 what=${1:-viewers}
 count=${2:-}
 seconds=${3:-15}
 kbps=${KBPS:-2500}
 program=${PROGRAM:-$(dirname "$0")/../target/release/millstream}
-# Recordings go to a disk.
+# Recordings need a real disk.
 folder=$(mktemp -d "$([ "$what" = recordings ] && echo "${TMPDIR:-/tmp}" || echo /dev/shm)/hls.XXXXXX")
 pids=()
 finish() {
@@ -41,7 +41,7 @@ publish() {
     pids+=("$publisher")
 }
 rss() { awk '/^VmRSS/ { print $2 }' "/proc/$1/status"; }
-# CPU seconds of a process so far, and of its worker.
+# Prints the CPU seconds that a process and its worker have used so far.
 cpu() { awk -v hertz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%.3f", ($12 + $13) / hertz }' "/proc/$1/stat"; }
 worker() {
     for task in /proc/"$1"/task/*; do
@@ -67,8 +67,8 @@ print("%-10s %.2f CPU s, %.3f CPU-s/GB of %.2f Gb/s; load %.1f s; %d KB per view
 if report["reasons"]: print("   ", report["reasons"][:3])' "$@"
 }
 
-# nginx with the files of the stream s0, which are fetched as they come: with sendfile, and without at the next port. $nginx is its
-# process.
+# Starts nginx with the files of the stream s0, which are fetched as they appear: with sendfile, and without it on the next port.
+# $nginx is its process.
 mirror() {
     port=${NGINX_PORT:-18080}
     mkdir -p "$folder/files" "$folder/nginx"
@@ -108,7 +108,7 @@ viewers() {
     publish
     sleep 2
     mirror
-    # The playlist is full by then: what memory grows by is the viewers'.
+    # The playlist is full by then, so that any growth of memory is caused by the viewers.
     sleep 36
     for round in $(seq "${ROUNDS:-3}"); do
         for name in $([ $((round % 2)) = 1 ] && echo millstream nginx copying || echo copying nginx millstream); do
@@ -140,7 +140,7 @@ storm() {
     line storm "$before" "$folder/report"
 }
 
-# The buckets of forwarding, as a quantile in ms, of two snapshots.
+# Prints a quantile of the forwarding latency in ms, from the buckets of two snapshots.
 quantiles() {
     python3 -c 'import re, sys
 def read(name):

@@ -1,12 +1,12 @@
 #!/bin/bash
-# A thousand viewers join one stream in a second, beside a hundred that are there: what those notice, and what the newcomers wait for.
+# A thousand viewers join a stream within a second, beside a hundred that already play: the effect on these, and the wait of the new ones.
 #   bash benches/joins.sh target/release/millstream [FILE.flv]      (needs taskset and two cores; FILE: its GOP, else 2 s at 2.5 Mb/s)
 set -u
 BIN=$(realpath "$1"); CLIP="--bitrate 2500"; [ $# -gt 1 ] && CLIP="--file $(realpath "$2")"
 D=$(mktemp -d); cd "$D" || exit 1
 port() { python3 -c 'import socket;s=socket.socket();s.bind(("127.0.0.1",0));print(s.getsockname()[1])'; }
 RTMP=$(port); HTTP=$(port); URL=rtmp://127.0.0.1:$RTMP/live/s
-# Joining clients share a core with the measured ones and give way to them: the question is how long the server makes these wait.
+# The joining clients share a core with the measured ones at a lower priority, because only the delay by the server is of interest.
 bench() { taskset -c 1 nice -n "${GIVES_WAY:-${NICE:-0}}" "$BIN" bench "$@" 2>/dev/null; }
 resident() { grep VmRSS /proc/$SERVER/status; }
 taskset -c 0 nice -n "${NICE:-0}" "$BIN" --home "$D/home" --set http.port=$HTTP --set rtmp.port=$RTMP --set srt.enabled=false \

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares the forwarding-latency histogram of /metrics with a capture taken outside of the server.
 
-One publisher and one viewer of `millstream bench`, tcpdump on the loopback interface. In the capture, a video unit
-is found by the stamp that it carries: it has come when the packet with the stamp's unit ends towards the server, and
-has gone when it ends towards the viewer. Needs root (tcpdump), Linux, and units below 64 KB, one packet each.
+One publisher and one viewer of `millstream bench`, and tcpdump on the loopback interface. In the capture, a video unit
+is identified by the stamp that it contains. It arrives with the end of its packet to the server, and leaves with the
+end of its packet to the viewer. Needs root (tcpdump), Linux, and units below 64 KB, one packet each.
 
     cargo build --release && benches/latency_capture.py [rtmp|flv|ws]
 """

@@ -1,4 +1,4 @@
-"""A hundred thousand broadcasts: how long a start takes, and a page of their list wherever it is.
+"""A hundred thousand broadcasts: the time of a start, and of listing a page at different offsets.
 
 python3 benches/many_broadcasts.py target/release/millstream [COUNT]
 """

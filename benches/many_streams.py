@@ -1,4 +1,4 @@
-"""Ten thousand streams that come and go within a minute, beside one with a hundred viewers: what those notice.
+"""Ten thousand streams begin and end within a minute, beside a stream with a hundred viewers: the effect on these viewers.
 
 python3 benches/many_streams.py target/release/millstream [COUNT]        (needs taskset and two cores)
 """
@@ -57,7 +57,7 @@ def cpu(server):
 
 
 def watch(seconds):
-    """The viewers who are there."""
+    """The hundred viewers."""
     return bench("play", "present", NICE, "--count", 100, "--duration", seconds)
 
 
@@ -89,7 +89,7 @@ def measure(server):
     time.sleep(2)
     began, ready = time.time(), 0
     for first in range(0, COUNT, BATCH):
-        # Publishers that come and go share a core with those that measure, at a lower priority.
+        # The publishers that come and go share a core with the measuring viewers, at a lower priority.
         batch = bench("publish", f"{first}-{{n}}", NICE + 15, "--count", BATCH, "--rate", BATCH / 2,
                       "--bitrate", 100, "--warm-up", 0, "--duration", 1)
         ready += result(batch)["connections"]["ready"]

@@ -1,9 +1,9 @@
-"""Measures the cost of a copy of a stream at its origin and its edge, and the time that it comes later, beside local viewers in the same run.
+"""Measures the cost of a copy of a stream at its origin and at its edge, and its additional delay, beside local viewers in the same run.
 
 python3 benches/nodes.py target/release/millstream [STREAMS] [KBPS] [SECONDS]
 
 Two nodes with one worker each on this machine. Each round plays STREAMS streams, one viewer each, over HTTP-FLV:
-at the origin in the clear, at the origin over TLS (what the relay pays, too), and at the edge.
+at the origin in the clear, at the origin over TLS (which the relay uses too), and at the edge.
 """
 import json
 import os
@@ -18,7 +18,7 @@ NONE = ("rtmps", "rtsp", "rtsps", "server.srt", "webrtc")
 
 
 def node(home, name, *settings):
-    """A server that listens, and its addresses."""
+    """A running server, and its addresses."""
     command = [BINARY, "--home", f"{home}/{name}"]
     ports = [f"{listener}{'_' if listener == 'server.srt' else '.'}port=0" for listener in NONE]
     for setting in ("server.host=127.0.0.1", "server.workers=1", "http.port=0", "https.port=0", "rtmp.port=0",
@@ -41,7 +41,7 @@ def bench(role, url, seconds, *options):
 
 
 def play(servers, url):
-    """Processor seconds of each server, and the report of the viewers."""
+    """CPU seconds of each server, and the report of the viewers."""
     viewers = bench("play", url, SECONDS, "--streams", STREAMS)
     before = [cpu(server) for server in servers]
     report = json.loads(viewers.communicate()[0])

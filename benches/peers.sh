@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds servers that `fanout` compares with, into target/peers, for those that no distribution has:
+# Builds servers that `fanout` compares and that no distribution packages, into target/peers:
 #   sh benches/peers.sh srs zlmediakit mediamtx
-#   sh benches/peers.sh srs-webrtc mediamtx             # those of `make networks`
+#   sh benches/peers.sh srs-webrtc mediamtx             # for `make networks`
 #   PATH=$PWD/target/peers:$PATH cargo bench --bench fanout -- --servers millstream,nginx,srs,srs-realtime,zlmediakit,floor
 # Needs git, a C++ compiler, make; SRS: automake, patch, tclsh and OpenSSL's headers; ZLMediaKit: cmake and the same headers; MediaMTX: Go.
-# Sources that are in target/peers/src already are not fetched.
+# Sources that already exist in target/peers/src are not fetched.
 set -eu
 cd "$(dirname "$0")/.."
 peers=$PWD/target/peers
@@ -21,7 +21,7 @@ for peer in "$@"; do
     case $peer in
     srs)
         fetch srs ossrs/srs 101382afd
-        # By default it is built with a memory sanitizer, which would distort the comparison.
+        # By default, SRS is built with a memory sanitizer, which would distort the comparison.
         (cd "$peers/src/srs/trunk" && ./configure --sanitizer=off --sys-ssl=on --rtc=off --srt=off --https=off \
             --gb28181=off --utest=off --jobs="$(nproc)" && make -j"$(nproc)" server)
         cp "$peers/src/srs/trunk/objs/srs" "$peers/"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Players of HLS and DASH by codec and form, and readers of recordings: docs/hls.md, docs/recording.md. Needs a release build, the programs of
-# tests/install.sh, npm, and for the first of these VLC.
+# Players of HLS and DASH by codec and format, and readers of recordings: docs/hls.md, docs/recording.md. Needs a release build, the programs of
+# tests/install.sh, npm, and, for the first command, VLC.
 #   bash benches/players.sh [--streams TEXT] [--forms TEXT] [--players TEXT] [--seconds N]
 #   bash benches/players.sh ladders [--forms TEXT] [--players TEXT] [--ladders TEXT] [--seconds N]
 #   bash benches/players.sh encrypted [--forms TEXT] [--players TEXT] [--seconds N]
 #   bash benches/players.sh metadata [--forms TEXT] [--players TEXT] [--seconds N]
 #   bash benches/players.sh samples
-# PROGRAM is taken from the environment.
+# PROGRAM in the environment names the server's binary.
 set -eu
 cd "$(dirname "$0")/players"
 python=../../tests/.venv/bin/python

@@ -21,14 +21,14 @@ for n in $(seq 100); do
 done
 sleep 2
 
-# CPU seconds of workers and control so far.
+# Prints the CPU seconds that workers and control have used so far.
 cpu() {
     for task in /proc/$server/task/*; do
         case $(cat "$task/comm") in worker* | control) cut -d' ' -f1 "$task/schedstat" ;; esac
     done | awk '{ s += $1 } END { printf "%.3f\n", s / 1e9 }'
 }
 
-# Runs viewers, and beside them the rest of the arguments; tells what both saw.
+# Runs viewers and, at the same time, the command in the remaining arguments. Prints the reports of both.
 beside() {
     what=$1
     shift

@@ -1,8 +1,8 @@
-"""A server with publishers and viewers of all protocols that come and go, recordings, and calls of the API: does its memory stay flat?
+"""Checks that the memory of a server stays constant while publishers and viewers of all protocols come and go, with recordings and API calls.
 
 python3 benches/soak.py target/release/millstream [MINUTES] (`make soak`)
 
-Prints the resident memory over time, and its slope in the second half. The first half warms caches up.
+Prints the resident memory over time, and its slope in the second half. The first half warms up caches.
 """
 import http.client
 import json
@@ -121,7 +121,7 @@ def manage(server):
 
 
 def slope(samples):
-    """Megabytes an hour, by least squares."""
+    """The slope in megabytes per hour, by least squares."""
     mean_x = sum(x for x, _ in samples) / len(samples)
     mean_y = sum(y for _, y in samples) / len(samples)
     above = sum((x - mean_x) * (y - mean_y) for x, y in samples)

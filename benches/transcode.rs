@@ -17,7 +17,7 @@ use media::codec::g711;
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId};
 use transcode::{SAMPLE_RATE, Target, Transcoder};
 
-/// Seconds of sound.
+/// Seconds of audio.
 const SECONDS: i64 = 120;
 /// Number of transcoders that exist together when memory is measured.
 const MANY: usize = 100;
@@ -29,7 +29,7 @@ fn track(config: CodecConfig, ticks: u32) -> Track {
     Track { epoch: 1, ..Track::new(TrackId::AUDIO, config, Timescale::new(ticks)) }
 }
 
-/// Makes a sound between speech and music as A-law, which needs no encoder.
+/// Makes audio between speech and music as A-law, which needs no encoder.
 fn source() -> (Track, Vec<AccessUnit>) {
     let track = track(CodecConfig::G711(g711::Config { law: g711::Law::A, channels: 2 }), 8000);
     let mut state = 1_u32;

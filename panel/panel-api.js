@@ -1,17 +1,17 @@
-// The REST API as the panel calls it. A session that is over is asked for again, and the call repeated; a server that does not
-// answer is waited for.
+// Calls of the REST API. When the session has ended, the user logs in again and the call is repeated. When the server does not
+// answer, reads are repeated until it does.
 
-/** The folder of the panel, which a proxy may have put anywhere. */
+/** The URL of the panel's folder. A proxy may serve it at any path. */
 export const HERE = new URL(".", import.meta.url).href;
 const BASE = `${HERE}rest/v2`;
 const RETRY_MS = 2000;
 
-/** Functions that are called when the connection is lost and when it is back. */
+/** Functions that are called when the connection to the server is lost or restored. */
 const listeners = new Set();
 let isOffline = false;
-/** Asks for a login; set by the shell. */
+/** Shows the login dialog; set by `panel.js`. */
 let logIn = () => Promise.reject(new Error("no login"));
-/** The login that all waiting calls share. */
+/** The pending login, which all waiting calls share. */
 let pending = null;
 
 export function onConnection(listener) {
@@ -32,7 +32,7 @@ function setOffline(offline) {
 
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
-/** An answer that is none of what was asked for. */
+/** An error response, or no response (status 0). */
 export class Refusal extends Error {
   constructor(status, text) {
     super(text || `HTTP ${status}`);
@@ -49,7 +49,7 @@ async function send(method, path, body, signal) {
     headers["Content-Type"] = "application/json";
     init.body = JSON.stringify(body);
   } else if (method !== "GET") {
-    // A write that comes by cookie says that it is no form of another page.
+    // With a cookie, the server accepts a write only if its type shows that it is not a form of another page.
     headers["Content-Type"] = "application/json";
   }
   for (;;) {
@@ -76,7 +76,7 @@ async function read(response) {
   }
 }
 
-/** The response to a call of the management API that was done. */
+/** Calls the management API and returns the successful response; any other one throws a `Refusal`. */
 async function respond(method, path, body, { open = false, signal } = {}) {
   for (;;) {
     const response = await send(method, path, body, signal);
@@ -91,19 +91,19 @@ async function respond(method, path, body, { open = false, signal } = {}) {
   }
 }
 
-/** A call of the management API. */
+/** Calls the management API and returns the body. */
 export async function call(method, path, body, options) {
   return read(await respond(method, path, body, options));
 }
 
-/** A page of a list that the server ends at a number of bytes; `next` is the offset of the page behind it, if there is one. */
+/** A page of a list whose pages the server limits in bytes; `next` is the offset of the next page, or null. */
 export async function pageOf(path, offset, signal) {
   const response = await respond("GET", `${path}?offset=${offset}`, undefined, { signal });
   const next = response.headers.get("Next-Offset");
   return { list: (await read(response)) ?? [], next: next === null ? null : Number(next) };
 }
 
-/** A call of an application's API, through the panel's own address: a path is a parameter there, and encoded once. */
+/** Calls an application's API through the management API, where the login is valid: the path is a parameter, encoded once. */
 export function callApp(app, method, path, body, options) {
   const [plain, query] = path.split("?");
   const more = query ? `&${query}` : "";
@@ -112,8 +112,8 @@ export function callApp(app, method, path, body, options) {
 }
 
 /**
- * Looks at a resource of the live figures until it is ended by what this returns: `onLines` gets the objects that changed.
- * Nothing is asked while the page is hidden: browsers have few connections to a server.
+ * Subscribes to live figures: `onLines` gets the objects that changed. Returns a function that ends the subscription.
+ * While the page is hidden there is no connection, because browsers allow few connections to a server.
  */
 export function watch(path, onLines, onError) {
   const abort = new AbortController();
@@ -135,9 +135,9 @@ export function watch(path, onLines, onError) {
     };
     source.onerror = () => {
       close();
-      // A plain call tells whether the server is away, the login over, or nothing there to look at.
+      // An ordinary call shows whether the server is unreachable, the login has ended, or the resource does not exist.
       call("GET", path, undefined, { signal: abort.signal }).then(
-        // A feed that was refused, of a user who has too many, is not asked for again at once.
+        // If the feed was refused, because the user has too many, wait before the next attempt.
         () => (heard ? open() : wait(RETRY_MS).then(open)),
         (error) => {
           if (!abort.signal.aborted) onError(error);
@@ -153,7 +153,7 @@ export function watch(path, onLines, onError) {
   };
 }
 
-/** The same, for operations that answer with `success`. */
+/** Calls an application's operation that answers with `success`; `false` throws a `Refusal`. */
 export async function doApp(app, method, path, body) {
   return succeed(await callApp(app, method, path, body));
 }
@@ -177,7 +177,7 @@ export async function isFirstLogin() {
   return answer.success;
 }
 
-/** The recordings of a page, and how many there are. */
+/** A page of recordings, and their total number. */
 export async function vods(app, { offset, size, search, sort }, signal) {
   const query = new URLSearchParams({ sort_by: sort, order_by: sort === "date" ? "desc" : "asc" });
   if (search) query.set("search", search);
@@ -190,7 +190,7 @@ export async function vods(app, { offset, size, search, sort }, signal) {
   return { list, count: all?.number ?? offset + list.length };
 }
 
-/** Uploads a file; `onProgress` hears the share that was sent. `fetch` does not tell how far it is. */
+/** Uploads a file; `onProgress` gets the share that was sent. `fetch` does not report progress. */
 export function uploadFile(app, file, onProgress, signal) {
   return new Promise((done, fail) => {
     const form = new FormData();
@@ -213,7 +213,7 @@ export function uploadFile(app, file, onProgress, signal) {
   });
 }
 
-/** All broadcasts of a page, and how many there are. */
+/** A page of broadcasts, and their total number. */
 export async function broadcasts(app, { offset, size, search, sort, status, protocol }, signal) {
   const [sortBy, order] = { date: ["date", "desc"], name: ["name", "asc"], status: ["status", "asc"] }[sort];
   const wanted = new URLSearchParams(Object.entries({ search, status_by: status, protocol_by: protocol }).filter(([, value]) => value));

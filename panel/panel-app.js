@@ -1,4 +1,4 @@
-// The broadcasts of an application: found, made, started, stopped, deleted; a page of them at a time.
+// The broadcasts of an application, a page at a time: search, create, start, stop, delete.
 
 import { broadcasts, callApp, doApp } from "./panel-api.js";
 import { allBroadcasts, exported, imported } from "./panel-files.js";
@@ -9,7 +9,7 @@ import { FirstSteps, TestButton } from "./panel-test.js";
 
 const SIZE = 50;
 const PROTOCOLS = ["RTMP", "SRT", "RTSP", "WebRTC"];
-/** Limits of what counts as healthy. */
+/** Limits of a healthy publisher. */
 const SILENT_MS = 3000;
 const LOSS_PERCENT = 2;
 const SLOW = 0.9;
@@ -68,7 +68,7 @@ function Create({ app, onClose, onDone }) {
   <//>`;
 }
 
-/** Quality of the publisher's media on arrival: a word, and its degree. */
+/** Quality of the publisher's media on arrival: a text, and its severity. */
 function health({ status, speed, live }) {
   if (status !== "broadcasting" || !live) return null;
   if (live.silentMs > SILENT_MS) return { kind: "bad", text: strings.healthSilent(span(live.silentMs)) };
@@ -77,7 +77,7 @@ function health({ status, speed, live }) {
   return { kind: "good", text: strings.healthGood };
 }
 
-/** The source of a stream, and the time since when it comes. */
+/** The source of a stream: protocol, codecs and picture size while it is live, otherwise its type. */
 function Source({ one }) {
   const { live } = one;
   if (!live) return html`<span class="quiet">${strings.kindNames[one.type] ?? one.type}</span>`;
@@ -132,7 +132,7 @@ export default function Application({ args: [app] }) {
   const counts = useRef(null);
   useEffect(() => {
     if (count === undefined) return;
-    // Some came or went: which ones, and in what order, is known to the list.
+    // Broadcasts have come or gone: read the list again, which has their order.
     const seen = `${count} ${liveStreams}`;
     if (counts.current !== null && counts.current !== seen) again();
     counts.current = seen;

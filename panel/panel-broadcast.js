@@ -1,4 +1,4 @@
-// The page of a broadcast: its picture, its source and targets, its viewers' rights.
+// The page of a broadcast: its picture, its source and targets, and the rights of its viewers.
 
 import { HERE, Refusal, call, callApp, doApp } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";
@@ -13,7 +13,7 @@ const BLOCK_SECONDS = 3600;
 
 const pathOf = (id) => `/broadcasts/${encodeURIComponent(id)}`;
 
-/** Addresses by protocol, as this page's own host has them. */
+/** Addresses by protocol, with the host of this page. */
 function addresses(app, id, ports) {
   const host = location.hostname;
   const at = (scheme, port, usual) => `${scheme}://${host}${port === usual ? "" : `:${port}`}`;
@@ -78,10 +78,10 @@ function Graph({ label, value, trail, top }) {
   return html`<div><p class="value">${value}</p><${Spark} values=${trail} top=${top} label=${label} /><p class="quiet">${label}</p></div>`;
 }
 
-/** The tracks of the publisher; the rates are those of the last seconds. */
+/** The tracks of the publisher, with their rates over the last seconds. */
 function Figures({ app, one, source }) {
   const live = isLive(one);
-  // The last hour by the minute.
+  // Figures of the last hour, one a minute.
   const [hour] = usePolled((signal) => callApp(app, "GET", `${pathOf(one.streamId)}/metrics-history`, undefined, { signal }).catch(() => null), 0, [app, one.streamId]);
   const bitrate = useRate(source, (source?.receivedBytes ?? 0) * 8);
   const frames = useRate(source, source?.pictures ?? 0);
@@ -216,7 +216,7 @@ function Tokens({ app, id }) {
   </section>`;
 }
 
-/** Users who may watch or publish by name; each can be blocked for a while. */
+/** Subscribers, who may watch or publish under a name; each can be blocked for a while. */
 function Subscribers({ app, id }) {
   const path = `${pathOf(id)}/subscribers`;
   const [list, again] = usePolled((signal) => callApp(app, "GET", `${path}/list/0/${SUBSCRIBERS_SHOWN}`, undefined, { signal }), 0, [app, id]);
@@ -262,7 +262,7 @@ export default function Broadcast({ args: [app, id, way] }) {
   const name = one?.name || id;
   useEffect(() => { document.title = `${name} · ${strings.product}`; }, [name]);
   useEffect(() => {
-    // Somebody of one application may not see the server: then the usual ports are shown.
+    // A user of one application cannot read the server's ports; the default ports are shown then.
     call("GET", "/live").then((lines) => setPorts(JSON.parse(lines.split("\n")[0]).server.ports), () => null);
   }, []);
   if (error instanceof Refusal && error.status === 404) return html`<h1>${id}</h1><p>${strings.notFound}</p>`;

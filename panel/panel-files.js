@@ -1,10 +1,10 @@
-// Broadcasts and settings as files.
+// Export and import of broadcasts as files.
 
 import { broadcasts, callApp } from "./panel-api.js";
 import { attempt } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
 
-/** Reads all broadcasts of an application, a page after the other. */
+/** Reads all broadcasts of an application, page by page. */
 export async function allBroadcasts(app) {
   const all = [];
   for (;;) {
@@ -14,14 +14,14 @@ export async function allBroadcasts(app) {
   }
 }
 
-/** Members that describe a broadcast; all others are of its life on one server. */
+/** Members that describe a broadcast; all others belong to its state on one server. */
 const KEPT = [
   "streamId", "type", "name", "description", "streamUrl", "username", "password", "metaData", "category", "plannedStartDate", "plannedEndDate",
   "playListItemList", "playlistLoopEnabled", "autoStartStopEnabled", "mp4Enabled", "webMEnabled", "endPointList", "hlsViewerLimit", "webRTCViewerLimit",
   "dashViewerLimit", "subFolder", "mainTrackStreamId", "role", "latitude", "longitude", "altitude", "maxIdleTime", "expireDurationMS",
 ];
 
-/** The text of a file with these broadcasts. */
+/** The content of a file with these broadcasts. */
 export function exported(list) {
   const plain = (one) => Object.fromEntries(KEPT.filter((name) => one[name] !== null && one[name] !== undefined).map((name) => [name, one[name]]));
   const of = (one) => {
@@ -32,10 +32,10 @@ export function exported(list) {
   return `${JSON.stringify(list.map(of), null, 2)}\n`;
 }
 
-/** Broadcasts of one call. */
+/** Number of broadcasts that are created by one call. */
 const AT_ONCE = 50;
 
-/** Makes the broadcasts of a file; those that are there stay. Gives how many of each kind of outcome there were. */
+/** Creates the broadcasts of a file; existing ones stay unchanged. Returns how many were created, skipped and failed. */
 export async function imported(app, text) {
   return attempt(async () => {
     const list = JSON.parse(text);

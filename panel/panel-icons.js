@@ -1,4 +1,4 @@
-// The mark, and icons: strokes on a square of 24.
+// The logo and the icons, which are strokes on a square of 24 units.
 
 import { html } from "./preact.js";
 
@@ -23,10 +23,10 @@ const PATHS = {
   viewers: "M2.5 12S6 5.5 12 5.5 21.5 12 21.5 12 18 18.5 12 18.5 2.5 12 2.5 12zM12 9.2a2.8 2.8 0 1 0 0 5.6 2.8 2.8 0 0 0 0-5.6z",
 };
 
-/** An icon beside a text, which says what it means. */
+/** An icon beside a text. The text gives the meaning, so the icon is hidden from screen readers. */
 export const Icon = ({ name }) => html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;
 
-/** The mark: a mill wheel above its stream. */
+/** The logo: a mill wheel above its stream. */
 export const Mark = () => html`<svg class="mark" viewBox="0 0 32 32" aria-hidden="true">
   <rect width="32" height="32" rx="8" />
   <g><circle cx="16" cy="13.5" r="7" /><path d="M16 4.5v18M7 13.5h18M9.6 7.1l12.8 12.8M22.4 7.1 9.6 19.9" /><path d="M4.5 26.5q2.9-2.6 5.75 0t5.75 0 5.75 0 5.75 0" /></g>

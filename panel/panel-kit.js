@@ -1,4 +1,4 @@
-// Pieces that several pages are made of.
+// Functions and components that several pages share.
 
 import { HERE, watch } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";
@@ -34,25 +34,25 @@ export function span(ms) {
   return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
 }
 
-/** A day, where the time of the day does not matter. */
+/** A date without the time of day. */
 export const day = (ms) => new Date(ms).toLocaleDateString(undefined, { dateStyle: "long" });
 
 export const moment = (ms) => (ms ? new Date(ms).toLocaleString() : "–");
 
-/** The codecs of a stream as people write them: the API has `H264`. */
+/** The codecs of a stream in their usual spelling; the API has `H264`. */
 export const codecsOf = ({ videoCodec, audioCodec }) => [videoCodec, audioCodec].filter(Boolean).join(", ").replace(/\bH26(?=[45])/g, "H.26");
 
 export const viewersOf = (broadcast) =>
   broadcast.rtmpViewerCount + broadcast.webRTCViewerCount + broadcast.hlsViewerCount + (broadcast.dashViewerCount || 0);
 
-/** Puts text into a file of the browser's downloads. */
+/** Saves text as a download of the browser. */
 export function save(name, text, type = "application/json") {
   const url = URL.createObjectURL(new Blob([text], { type }));
   Object.assign(document.createElement("a"), { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** A button that takes a file, and its text. */
+/** A button that opens a file and passes on its text. */
 export function OpenFile({ label, icon, accept = ".json,application/json", onText }) {
   const input = useRef(null);
   const read = async () => {
@@ -68,7 +68,7 @@ export const isLive = (broadcast) => broadcast.status === "broadcasting" || broa
 
 // ---- hooks
 
-/** Repeats a read while the page is looked at. Gives what came last, and a way to read at once. */
+/** Repeats a read while the page is visible. Returns the latest value, a function that reads at once, and the error. */
 export function usePolled(read, everyMs, keys) {
   const [value, setValue] = useState(null);
   const [error, setError] = useState(null);
@@ -103,7 +103,7 @@ export function usePolled(read, everyMs, keys) {
   return [value, () => again.current(), error];
 }
 
-/** Live figures of a path: what each line is called and its newest value; broadcasts by their ids. Without a path nothing. */
+/** Live figures of a path: the latest value of each kind of line by its name, and broadcasts by id. Without a path, nothing. */
 export function useLive(path) {
   const [state, setState] = useState({ broadcasts: {}, error: null });
   useEffect(() => {
@@ -122,12 +122,12 @@ export function useLive(path) {
   return state;
 }
 
-/** Growth of a counter per second: the mean of its last readings. Null until there are two. */
+/** Growth of a counter per second, averaged over its last readings. Null until there are two readings. */
 export function useRate(reading, count) {
   const seen = useRef({ reading: null, points: [] });
   if (reading && reading !== seen.current.reading) {
     const points = [...seen.current.points, [performance.now(), count]].slice(-4);
-    // The counter begins anew with each publisher.
+    // The counter starts again at zero with each publisher.
     seen.current = { reading, points: points.length > 1 && count < points.at(-2)[1] ? points.slice(-1) : points };
   }
   const { points } = seen.current;
@@ -136,7 +136,7 @@ export function useRate(reading, count) {
   return to > from ? ((last - first) * 1000) / (to - from) : 0;
 }
 
-/** The last values of a figure; each reading adds one. `past`: values of before the page was opened, the newest last. */
+/** The last values of a figure; each reading adds one. `past` has the values from before the page was opened, the newest last. */
 export function useTrail(reading, value, past = null, length = 60) {
   const trail = useRef([]);
   const last = useRef(null);
@@ -160,7 +160,7 @@ export function toast(text, kind = "good") {
   show({ text, kind, at: Date.now() });
 }
 
-/** Runs what a button does, and tells when it fails. */
+/** Runs the action of a button, and shows a message if it fails. */
 export async function attempt(work, done) {
   try {
     const result = await work();
@@ -199,7 +199,7 @@ function load(url) {
   });
 }
 
-/** A picture of a live stream, where the server has one; else nothing. */
+/** A preview picture of a live stream, or nothing if the server has none. */
 export function Thumb({ app, id, live }) {
   const [url, setUrl] = useState(null);
   useEffect(() => {
@@ -219,7 +219,7 @@ export function Copy({ text, label }) {
     try {
       await navigator.clipboard.writeText(text);
     } catch {
-      // Without a secure context there is no clipboard but the old one.
+      // Without a secure context, only the old clipboard function exists.
       const field = document.createElement("textarea");
       field.value = text;
       document.body.append(field);
@@ -235,7 +235,7 @@ export function Copy({ text, label }) {
   </button>`;
 }
 
-/** A line of figures without axes. */
+/** A line chart without axes. */
 export function Spark({ values, top, label }) {
   const [width, height] = [120, 32];
   const highest = Math.max(top ?? 0, ...values, 1);
@@ -251,7 +251,7 @@ export function Field({ label, hint, children }) {
   return html`<label class="field"><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`;
 }
 
-/** A dialog of the page; `onClose` when it is left. */
+/** A modal dialog; `onClose` is called when it closes. */
 export function Dialog({ title, onClose, children }) {
   const element = useRef(null);
   useEffect(() => {
@@ -263,10 +263,10 @@ export function Dialog({ title, onClose, children }) {
   </dialog>`;
 }
 
-/** From so long before its end a certificate should have been renewed. */
+/** Time before the expiry of a certificate at which it should have been renewed. */
 const RENEWED_BY_MS = 14 * 24 * 3600 * 1000;
 
-/** Until when the certificate in use is valid. */
+/** The expiry date of the certificate in use. */
 export function CertificateDate({ at }) {
   if (!at) return null;
   const left = at - Date.now();
@@ -274,7 +274,7 @@ export function CertificateDate({ at }) {
   return html`<p class=${left < RENEWED_BY_MS ? "warning" : "quiet"} role=${left < RENEWED_BY_MS ? "alert" : undefined}>${text}</p>`;
 }
 
-/** Asks before something is gone. */
+/** Asks for confirmation before something is deleted. */
 export function Confirm({ title, text, act, onClose }) {
   const [busy, setBusy] = useState(false);
   const go = async (event) => {

@@ -1,4 +1,4 @@
-// The end of the log, as it grows.
+// The end of the log, which follows as the log grows.
 
 import { call } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";
@@ -7,22 +7,22 @@ import { strings } from "./panel-strings.js";
 
 const EVERY_MS = 2000;
 const CHARACTERS = 100_000;
-/** The longest answer of the server, and the most that is put into a file. */
+/** Maximum characters of one answer of the server; then those of a download. */
 const PART = 500_000;
 const FILE = 20_000_000;
 const LEVELS = Object.keys(strings.levels);
-/** A line as it is written by default: time, thread, level, module, text. */
+/** A line in the default format: time, thread, level, module, text. */
 const LINE = /^(\S+ [\d:,.]+) \[([^\]]*)\] (\w+)\s+(\S+) - (.*)$/s;
 const FIELD = /([A-Za-z_]+)=("(?:[^"\\]|\\.)*"|\S+)/g;
 const STREAM = /\bkey="?([^\s"]+)/;
 
-/** The level of a line, and of those that go on from it. */
+/** The level of a line. A line without a level continues the one before it, and has the same level. */
 function levelOf(line, before) {
   const found = LEVELS.findIndex((level) => line.includes(` ${level}`) || line.includes(`"${level}"`));
   return found < 0 ? before : found;
 }
 
-/** A text with its fields set apart. */
+/** A text with its fields (`name=value`) highlighted. */
 function marked(text) {
   const parts = [];
   let end = 0;
@@ -39,7 +39,7 @@ function Line({ line, level }) {
   return html`<p data-level=${level}><span class="time">${time}</span> <span class="level">${level}</span> ${marked(text)} <span class="time">${module} [${thread}]</span></p>`;
 }
 
-/** The end of the file, as much as a browser keeps well. */
+/** Downloads the end of the log file, as much as a browser can easily hold. */
 async function download() {
   const path = (offset, size) => `/log-file/${offset}/${size}?logType=server`;
   const { logFileSize } = await call("GET", path(-1, 1));
@@ -69,7 +69,7 @@ export default function Log() {
   const wanted = filter.toLowerCase();
   let level = 0;
   const all = (log?.logContent ?? "").split("\n");
-  // The first line is one only where the whole log is here.
+  // The first line is incomplete unless the whole log was read.
   if (log && log.logFileSize > log.logContentSize) all.shift();
   const lines = all.filter((line) => line !== "").map((line) => {
     level = levelOf(line, level);

@@ -1,4 +1,4 @@
-// The login page: for the first user, for a visitor, and for a user whose session is over.
+// Login: the form for the first user, the login page, and the dialog for a user whose session has ended.
 
 import { call, doCall } from "./panel-api.js";
 import { Dialog, Field, html, useState, valuesOf } from "./panel-kit.js";
@@ -45,7 +45,7 @@ export function Login({ onDone }) {
   return html`<main class="door"><h1><${Mark} />${strings.product}</h1><${LoginForm} onDone=${onDone} /></main>`;
 }
 
-/** Over the page, which stays as it is. */
+/** The login as a dialog over the page, which keeps its state. */
 export function LoginDialog({ onDone }) {
   return html`<${Dialog} title=${strings.login} onClose=${() => {}}>
     <p>${strings.sessionOver}</p>

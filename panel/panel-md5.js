@@ -1,4 +1,4 @@
-// MD5 of a text (RFC 1321): the API takes passwords so. Browsers do not have it.
+// MD5 of a text (RFC 1321). The API takes passwords as their MD5, which browsers do not offer.
 
 const SHIFTS = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 const SINES = Array.from({ length: 64 }, (_, n) => Math.floor(Math.abs(Math.sin(n + 1)) * 2 ** 32) >>> 0);

@@ -1,4 +1,4 @@
-// The machine, and what the applications have live.
+// Overview of the machine, and of the live streams of all applications.
 
 import { call, doCall } from "./panel-api.js";
 import { CertificateDate, Confirm, Dialog, Field, Spark, attempt, bytes, html, percent, span, useEffect, useLive, usePolled, useState, useTrail, valuesOf } from "./panel-kit.js";
@@ -37,7 +37,7 @@ function AddApplication({ onClose, onDone }) {
   <//>`;
 }
 
-/** Load of each worker's loop. */
+/** Load of each worker. */
 function Workers({ busy }) {
   return html`<section class="card workers"><h2>${strings.workers}</h2>
     <dl class="rows">${busy.map((permille, n) => html`<div key=${n}>
@@ -47,12 +47,12 @@ function Workers({ busy }) {
   </section>`;
 }
 
-/** Viewers of all applications, by the minute. */
+/** Viewers of all applications together, one value a minute. */
 async function viewersOfApps(applications, signal) {
   const read = ({ name }) => call("GET", `/applications/${encodeURIComponent(name)}/metrics-history`, undefined, { signal }).catch(() => ({ viewers: [] }));
   const columns = (await Promise.all(applications.map(read))).map((one) => one.viewers);
   const length = Math.max(0, ...columns.map((column) => column.length));
-  // Columns end with the same minute.
+  // All columns end with the same minute, but may begin with different ones.
   return Array.from({ length }, (_, n) => columns.reduce((sum, column) => sum + (column[column.length - length + n] ?? 0), 0));
 }
 
@@ -60,12 +60,12 @@ export default function Overview() {
   const { server, applications } = useLive("/live");
   const [adding, setAdding] = useState(false);
   const [removing, setRemoving] = useState(null);
-  // The server looks at every file for this, so it is requested once.
+  // For this answer the server examines every file, so it is requested only once.
   const [stored] = usePolled((signal) => call("GET", "/applications-info", undefined, { signal }), 0, [applications?.length]);
   useEffect(() => { document.title = `${strings.overview} · ${strings.product}`; }, []);
   const memory = server?.memory;
   const used = memory ? memory.total - memory.available : 0;
-  // The last hour by the minute: a trail goes back to before the page was opened.
+  // Figures of the last hour, one a minute, so that the charts begin before the page was opened.
   const [hour] = usePolled((signal) => call("GET", "/system-resources/history", undefined, { signal }), 0, []);
   const [ofApps] = usePolled((signal) => viewersOfApps(applications ?? [], signal), 0, [Boolean(applications)]);
   const known = hour && memory;

@@ -1,10 +1,10 @@
-// An address as a QR code, for the camera of a phone.
+// Shows an address as a QR code, for the camera of a phone.
 
 import qrcode from "./qrcode.js";
 import { Dialog, html } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
 
-/** Modules of the quiet zone (ISO/IEC 18004 §5.3.8). */
+/** Width of the quiet zone in modules (ISO/IEC 18004 §5.3.8). */
 const QUIET = 4;
 
 export default function QrDialog({ name, url, onClose }) {

@@ -1,4 +1,4 @@
-// The recordings of an application: found, played, fetched, uploaded, deleted; a page of them at a time.
+// The recordings of an application, a page at a time: search, play, download, upload, delete.
 
 import { HERE, call, doApp, uploadFile, vods } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";
@@ -6,7 +6,7 @@ import { Confirm, Copy, Dialog, attempt, bytes, html, moment, span, toast, useEf
 import { strings } from "./panel-strings.js";
 
 const SIZE = 50;
-/** Files that a server takes, by the ending of their names. */
+/** Extensions of the files that the server accepts. */
 const ENDINGS = [".mp4", ".webm", ".mov", ".avi", ".mp3", ".wmv"];
 
 const fileOf = (app, one) => `${HERE}${encodeURIComponent(app)}/${one.filePath.split("/").map(encodeURIComponent).join("/")}`;
@@ -20,7 +20,7 @@ function Player({ app, one, onClose }) {
   <//>`;
 }
 
-/** Takes a file, and shows how much of it is there. */
+/** Uploads a file, and shows the progress. */
 function Upload({ app, onDone }) {
   const [sending, setSending] = useState(null);
   const input = useRef(null);
@@ -72,7 +72,7 @@ export default function Recordings({ args: [app] }) {
   const [page, again] = usePolled((signal) => vods(app, { ...query, size: SIZE }, signal), 5000, keys);
   const { application } = useLive(`/live/${encodeURIComponent(app)}`);
   const running = application?.recordings.length;
-  // All files of the application are looked at: not more often than something ends.
+  // For this answer the server examines all files of the application, so it is requested only when a recording has ended.
   const [info] = usePolled((signal) => call("GET", "/applications-info", undefined, { signal }), 0, [app, running, page?.count]);
   const stored = info?.find((one) => one.name === app);
   const [playing, setPlaying] = useState(null);
@@ -134,8 +134,8 @@ export default function Recordings({ args: [app] }) {
 }
 
 /**
- * The switch on a broadcast's page. An application may record all of its streams, so what runs counts, not what the broadcast says;
- * of a broadcast that is not live, what it says.
+ * The recording switch on a broadcast's page. An application may record all of its streams, so the switch shows the running
+ * recordings; for a broadcast that is not live, it shows the setting of the broadcast.
  */
 export function Recording({ app, one, running }) {
   const types = running.length > 0 ? running.map(({ container }) => container) : one.mp4Enabled > 0 ? ["mp4"] : one.webMEnabled > 0 ? ["webm"] : [];
@@ -148,7 +148,7 @@ export function Recording({ app, one, running }) {
   return html`<button type="button" aria-pressed=${on} onClick=${turn}><${Icon} name=${on ? "stop" : "record"} />${on ? strings.stopRecording : strings.startRecording}</button>`;
 }
 
-/** The recordings of the application that run at this moment. */
+/** The recordings of the application that are running now. */
 function Running({ app, list }) {
   if (!list?.length) return null;
   const stop = ({ streamId, container }) =>

@@ -1,16 +1,16 @@
-// The settings of an application, or of the server: found by name or meaning; what was changed is shown until it is saved.
+// The settings of an application or of the server, with a search in their names and texts. Unsaved changes are marked.
 
 import { call, doCall } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";
 import { CertificateDate, OpenFile, attempt, html, save, toast, useEffect, useLive, useState } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
 
-/** The groups of these settings that have any, in the order of their titles: `[name, settings]`. */
+/** The groups that contain any of these settings, in the order of their titles: `[name, settings]`. */
 const grouped = (list) => Object.keys(strings.groups)
   .map((name) => [name, list.filter((about) => about.group === name)])
   .filter(([, settings]) => settings.length > 0);
 
-/** The value of a field, of the type that the setting has. */
+/** Converts the text of a field to the type of the setting's old value. */
 function typed(text, old) {
   if (typeof old === "number") return text.trim() === "" ? 0 : Number(text);
   if (old === null && text === "") return null;
@@ -26,7 +26,7 @@ function typed(text, old) {
 
 const shown = (value) => (value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
-/** A setting; `value` is undefined when it is only shown. What is typed stays text, `old` tells of which kind it is. */
+/** A setting. Without a `value` it cannot be changed. Typed input stays text; `old` gives its type. */
 function Setting({ about, value, old, changed, onChange }) {
   const name = about.name ?? about.key;
   const id = `setting-${name}`;
@@ -49,7 +49,7 @@ function Setting({ about, value, old, changed, onChange }) {
   </div>`;
 }
 
-/** A certificate, in files as certificate authorities give them. */
+/** A form for a new certificate, as the files that certificate authorities provide. */
 function Certificate() {
   const { server } = useLive("/live");
   const send = async (event) => {
@@ -58,7 +58,7 @@ function Certificate() {
     const domain = encodeURIComponent(form.domain.value.trim());
     const files = new FormData();
     for (const name of ["fullChainFile", "privateKeyFile", "chainFile"]) {
-      // A single file with the whole chain stands for the other files too.
+      // A single file may contain everything, so it also replaces the missing files.
       const [file] = form[name].files;
       files.append(name, file ?? form.fullChainFile.files[0]);
     }
@@ -77,7 +77,7 @@ function Certificate() {
   </section>`;
 }
 
-/** Without an application: the server's. */
+/** The settings of an application, or without one, of the server. */
 export default function Settings({ args: [app] }) {
   const [stored, setStored] = useState(null);
   const [keys, setKeys] = useState(null);
@@ -105,7 +105,7 @@ export default function Settings({ args: [app] }) {
   const count = Object.keys(edited).length;
   const store = async (event) => {
     event.preventDefault();
-    // All of them: those that are left out would return to their defaults.
+    // All settings are sent, because omitted ones would return to their defaults.
     if (await attempt(() => doCall("POST", path, { ...stored, ...Object.fromEntries(Object.keys(edited).map((name) => [name, valueIn(edited, name)])) }), strings.saved)) await load();
   };
   const wanted = search.toLowerCase();
@@ -114,7 +114,7 @@ export default function Settings({ args: [app] }) {
   const valueOf = ({ name }) => (name === null ? undefined : name in edited ? edited[name] : stored[name]);
   const foreign = list.filter((about) => about.effect === "foreign");
   const groups = grouped(list.filter((about) => about.effect !== "foreign"));
-  // Secrets are not in the file, and what is left out of it stays as it is.
+  // Secrets are not in the file. On import, settings that the file omits stay unchanged.
   const changeable = keys.filter((about) => about.name !== null && !about.fixed && about.value !== null);
   const give = () => save(`${app ?? "server"}-settings.json`, `${JSON.stringify(Object.fromEntries(changeable.map(({ name }) => [name, stored[name]])), null, 2)}\n`);
   const take = (text) => attempt(() => {

@@ -218,7 +218,7 @@ export const strings = {
   // Settings
   settingGroups: "Groups of settings",
   importedSettings: (count) => (count === 0 ? "The file changes nothing." : `${count} ${count === 1 ? "change" : "changes"} from the file; nothing is saved yet.`),
-  // In the order of the page. The server says which group a setting belongs to.
+  // In the order of the page. The server assigns each setting to a group.
   groups: {
     access: "Access and tokens", recording: "Recording and uploads", hls: "HLS", dash: "DASH", webrtc: "WebRTC", turn: "TURN", srt: "SRT", rtsp: "RTSP",
     rtmp: "RTMP", audio: "Audio", rooms: "Rooms and data channels", s3: "Object storage (S3)", webhooks: "Webhooks", sources: "Forwarding and sources",

@@ -1,4 +1,4 @@
-// A test stream of this browser: a picture with a clock, and a tone, published by WHIP from the panel itself.
+// A test stream from this browser: a picture with a clock, and a tone, published over WHIP by the panel itself.
 
 import { HERE } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";
@@ -6,10 +6,10 @@ import { attempt, html, useEffect, useState } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
 
 const ID = "test";
-/** Known to all players of all protocols. */
+/** The codec that players of all protocols can decode. */
 const CODEC = "H264";
 
-/** `{ app, id, state, end }` while there is one. */
+/** The running test stream, `{ app, id, state, end }`, or null. */
 let running = null;
 const listeners = new Set();
 
@@ -18,7 +18,7 @@ function tell(change) {
   for (const listener of listeners) listener(running);
 }
 
-/** Begins to publish, and gives the id when it is live. The modules are those of the application's publish page. */
+/** Starts to publish, and returns the id when the stream is live. The modules come from the application's publish page. */
 export async function startTest(app) {
   running?.end();
   const base = `${HERE}${encodeURIComponent(app)}/`;
@@ -48,7 +48,7 @@ export async function startTest(app) {
   });
 }
 
-/** The bar that says that this page sends a stream, with the way to end it. */
+/** A bar that is shown while this page sends a stream, with a button to end it. */
 export function TestBar() {
   const [test, setTest] = useState(running);
   useEffect(() => {
@@ -63,7 +63,7 @@ export function TestBar() {
   </aside>`;
 }
 
-/** Sends a test stream, and goes to its page, where it plays. */
+/** A button that starts a test stream and opens its page, where it plays. */
 export function TestButton({ app, main }) {
   const [busy, setBusy] = useState(false);
   const start = async () => {
@@ -76,7 +76,7 @@ export function TestButton({ app, main }) {
     <${Icon} name="start" />${busy ? strings.testBegins : strings.testStream}</button>`;
 }
 
-/** The way of somebody who has just started the server. */
+/** First steps for a user who has just started the server. */
 export function FirstSteps({ app }) {
   return html`<section class="card first"><h2>${strings.firstSteps}</h2>
     <ol>${strings.firstList.map(([title, text]) => html`<li key=${title}><strong>${title}</strong><span class="quiet">${text}</span></li>`)}</ol>

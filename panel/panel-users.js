@@ -36,7 +36,7 @@ function AddUser({ apps, onClose, onDone }) {
   <//>`;
 }
 
-/** The role of another user in each place, and a new password. */
+/** A dialog for the roles of another user in each application, and for a new password. */
 function EditUser({ user, apps, onClose, onDone }) {
   const rights = rightsOf(user);
   const others = [EVERYWHERE, ...apps].filter((place) => !rights.some(([scope]) => scope === place));
@@ -108,15 +108,15 @@ function Password({ onClose }) {
   <//>`;
 }
 
-/** The role of a user at each place. */
+/** The role of a user in each application, or everywhere. */
 const rightsOf = (user) => Object.entries(user.appNameUserType ?? (user.scope ? { [user.scope]: user.userType } : {}));
 
 export default function Users() {
-  // The offsets of the pages up to the one that is shown.
+  // The offsets of all pages up to the one shown.
   const [offsets, setOffsets] = useState([0]);
   const offset = offsets.at(-1);
   const [polled, again] = usePolled(async (signal) => ({ offset, ...await pageOf("/user-list", offset, signal) }), 0, [offset]);
-  // The page before is shown until this one is there; its buttons lead nowhere then.
+  // The previous page is shown until this one has loaded; meanwhile its buttons do nothing.
   const page = polled?.offset === offset ? polled : { ...polled, next: null };
   const list = page.list ?? [];
   useEffect(() => {

@@ -8,7 +8,7 @@ import { strings } from "./panel-strings.js";
 const SHOWN = 100;
 const EVERY_MS = 5000;
 
-/** Viewers of this server, each with a button, and how many others there are at further nodes of a cluster. */
+/** Viewers of this node, each with a button to disconnect it, and the number of viewers at the other nodes of a cluster. */
 export function Viewers({ app, one }) {
   const path = `/broadcasts/${encodeURIComponent(one.streamId)}/viewers`;
   const live = isLive(one);
@@ -17,7 +17,7 @@ export function Viewers({ app, one }) {
   const all = one.rtmpViewerCount + one.webRTCViewerCount + one.hlsViewerCount + one.dashViewerCount;
   const shown = list ?? [];
   const more = shown.length === SHOWN && all > SHOWN;
-  // The counts are a second older than the list.
+  // The counts may be a second older than the list.
   const elsewhere = list && !more ? all - shown.length : 0;
   const end = async ({ viewerId }) => {
     await attempt(() => doApp(app, "POST", `${path}/${viewerId}/stop`), strings.viewerEnded);

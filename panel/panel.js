@@ -1,4 +1,4 @@
-// The panel: who is there, where he is, and the page of that. Addresses are `#/page/…`.
+// The panel's frame: login, navigation, and the current page. Addresses are `#/page/…`.
 
 import { render } from "./preact.js";
 import { call, isFirstLogin, isLoggedIn, onConnection, setLogin } from "./panel-api.js";
@@ -8,7 +8,7 @@ import { FirstUser, Login, LoginDialog } from "./panel-login.js";
 import { strings } from "./panel-strings.js";
 import { TestBar } from "./panel-test.js";
 
-/** Pages are loaded when they are gone to. */
+/** Modules of the pages, each loaded when its page is first opened. */
 const PAGES = {
   overview: () => import("./panel-overview.js"),
   app: () => import("./panel-app.js"),
@@ -27,7 +27,7 @@ function useHash() {
   useEffect(() => {
     const moved = () => setParts(place());
     addEventListener("hashchange", moved);
-    // Catches a change between the first drawing and now.
+    // The address may have changed between the first drawing and now.
     moved();
     return () => removeEventListener("hashchange", moved);
   }, []);
@@ -60,7 +60,7 @@ function Link({ to, icon, here, children }) {
 
 const Brand = () => html`<a class="brand" href="#/overview"><${Mark} />${strings.product}</a>`;
 
-/** The pages of the application that is looked at. */
+/** Links to the pages of the current application. */
 function OfApp({ app, at }) {
   const pages = [["app", strings.broadcasts], ["recordings", strings.recordings], ["settings", strings.settings]];
   return html`<ul class="sub">${pages.map(([page, text]) => html`<li key=${page}>
@@ -115,7 +115,7 @@ function Shell({ onLogout }) {
 }
 
 function Panel() {
-  // "unknown", "first", "out", "in"
+  // State of the login: "unknown", "first" (no user exists), "out", "in".
   const [who, setWho] = useState("unknown");
   const [asked, setAsked] = useState(null);
   const [isOffline, setOffline] = useState(false);

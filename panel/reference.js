@@ -1,17 +1,17 @@
-// The viewer of /openapi.json. What is tried goes out with the panel's login.
+// The viewer of /openapi.json. Calls that the user tries are sent with the panel's login.
 
 import "./rapidoc.js";
 
-/** `/{app}/rest/v2/…`: an operation of an application. */
+/** Path of an operation of an application: `/{app}/rest/v2/…`. */
 const OF_APP = /^\/([A-Za-z0-9]+)(\/rest\/v2\/.*)$/;
-/** The scheme of the document whose cookie the browser sends by itself. */
+/** The document's security scheme with a cookie, which the browser sends by itself. */
 const LOGIN = "session";
 
-/** The folder of this page, which a proxy may have put anywhere. */
+/** The URL of this page's folder. A proxy may serve it at any path. */
 const HERE = new URL(".", import.meta.url).href;
 
 const ATTRIBUTES = {
-  // Without room for a list beside it, the page is the list.
+  // On a narrow screen, the whole document is one page, without a list of operations beside it.
   "render-style": matchMedia("(max-width: 768px)").matches ? "view" : "focused",
   "show-header": "false",
   "allow-authentication": "false",
@@ -28,7 +28,7 @@ const ATTRIBUTES = {
   "regular-font": "system-ui, sans-serif",
   "mono-font": "ui-monospace, monospace",
 };
-/** Colours of the viewer, and the panel's that they are. */
+/** Colours of the viewer, each with the panel's variable for it. */
 const COLORS = {
   "bg-color": "--ground",
   "text-color": "--text",
@@ -49,7 +49,7 @@ function set(attributes) {
 
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 
-/** As the panel looks: what was chosen there, else what the system prefers. */
+/** Applies the panel's theme: the one chosen there, or the system's preference. */
 function paint() {
   const chosen = localStorage.getItem("theme") ?? "auto";
   document.documentElement.dataset.theme = chosen;
@@ -63,19 +63,19 @@ viewer.addEventListener("before-try", ({ detail: { request } }) => {
   const url = new URL(request.url, location.href);
   const operation = OF_APP.exec(url.pathname);
   if (operation && operation[1] !== "rest") {
-    // Through the panel's address, where the login counts; an application's own asks for the caller's address or a token.
+    // Calls go through the management API, where the login is valid; the application's own API checks the address or a token.
     const [, app, path] = operation;
     const query = url.search.replace("?", "&");
     request.url = `${HERE}rest/v2/request?_path=${encodeURIComponent(app + decodeURIComponent(path))}${query}`;
   } else {
     request.url = `${HERE}${url.pathname.slice(1)}${url.search}`;
   }
-  // A write that comes by cookie says that it is no form of another page.
+  // With a cookie, the server accepts a write only if its type shows that it is not a form of another page.
   const isForm = request.body instanceof FormData;
   if (request.method !== "GET" && !isForm) request.headers.set("Content-Type", "application/json");
 });
 
-/** The document as it is shown: the login is the panel's, so nobody is asked for keys. */
+/** Reads the document and keeps only the login as its security scheme, so that the viewer asks for no keys. */
 async function read() {
   const answer = await fetch(`${HERE}openapi.json`);
   if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
@@ -88,7 +88,7 @@ async function read() {
   return api;
 }
 
-/** The mark, and the way back to the panel. */
+/** Adds the logo and a link back to the panel. */
 function head(slot) {
   const mark = Object.assign(document.createElement("img"), { src: "favicon.ico", alt: "", width: 28, height: 28 });
   const brand = document.createElement("a");

@@ -1,6 +1,6 @@
-"""Chromium in the namespace of a client: plays and publishes some times, and prints what it saw as JSON.
+"""Chromium in the network namespace of a client: plays and publishes several times, and prints its observations as JSON.
 
-client.py SERVER STREAM JOINS [PROXY]: SERVER is the address of HTTP.
+client.py SERVER STREAM JOINS [PROXY]: SERVER is the server's HTTP address.
 """
 
 import json
@@ -20,7 +20,7 @@ FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--n
 
 
 class Chromium(headless.Chromium):
-    """Reaches servers by a proxy, if there is one, and asks no server whether a page may read its answers."""
+    """Chromium with the proxy, if there is one, and without cross-origin checks."""
 
     proxy = None
 

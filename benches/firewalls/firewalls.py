@@ -1,6 +1,6 @@
-"""Chromium behind one firewall after the other: docs/firewalls.md.
+"""Chromium behind different firewalls, one after the other: docs/firewalls.md.
 
-firewalls.py [--only TEXT] [--joins N]: TEXT is a part of a row's name. PROGRAM is the built server. Needs root.
+firewalls.py [--only TEXT] [--joins N]: TEXT is a part of a row's name. PROGRAM names the server's binary. Needs root.
 
     client 192.168.77.2 ── 192.168.77.1 router 10.99.0.2 ── 10.99.0.1 server
 """
@@ -18,7 +18,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(f"{HERE}/../..")
 sys.path.insert(0, f"{HERE}/../players")
-import stage  # noqa: E402: programs in the background that end with this one
+import stage  # noqa: E402: background programs that end with this one
 
 SERVER, ROUTER, INSIDE, CLIENT = "10.99.0.1", "10.99.0.2", "192.168.77.1", "192.168.77.2"
 PROXY_PORT = 3128
@@ -28,7 +28,7 @@ SETTINGS = {"http.port": 80, "https.port": 443, "http.shared_ports": "true", "tu
 
 NAT = "masquerade"
 RANDOM = "masquerade random,fully-random"
-# Of all that comes from the client; what comes back is let through.
+# Applies to packets from the client; answers to them pass.
 DROP_UDP = "iifname to-client meta l4proto udp drop"
 WEB_ALONE = "iifname to-client meta l4proto != tcp drop; iifname to-client tcp dport != { 80, 443 } drop"
 NOTHING = "iifname to-client drop"
@@ -36,7 +36,7 @@ NOTHING = "iifname to-client drop"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A firewall: how it translates, what it does not forward, and whether there is a proxy."""
+    """A firewall: its address translation, the traffic that it blocks, and whether there is a proxy."""
 
     name: str
     nat: str = NAT
@@ -59,7 +59,7 @@ def run(*words, **more):
 
 
 class Network:
-    """Three namespaces in a line."""
+    """Three network namespaces in a line: client, router, server."""
 
     def __init__(self):
         self.names = {part: f"millstream-{part}-{os.getpid()}" for part in ("server", "router", "client")}
@@ -72,7 +72,7 @@ class Network:
         self.link("router", INSIDE, "client", CLIENT)
         self.inside(self.names["router"], "sysctl", "-qw", "net.ipv4.ip_forward=1")
         self.inside(self.names["client"], "ip", "route", "add", "default", "via", INSIDE)
-        # The way back of the row without a translator.
+        # The route back to the client, for the row without address translation.
         self.inside(self.names["server"], "ip", "route", "add", "192.168.77.0/24", "via", ROUTER)
         return self
 
@@ -102,7 +102,7 @@ class Network:
 
 
 def serve(network, place):
-    """The server with a stream whose key frames are rare."""
+    """The server with a stream that has few key frames."""
     settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
     network.begin("server", stage.PROGRAM, "--home", f"{place}/home", *settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     stage.wait_for("the server", lambda: answers(network, f"http://{SERVER}/live/rest/v2/version"))
@@ -129,12 +129,12 @@ def client(network, row, joins):
 
 
 def percentile(values, share):
-    """The least value that this share of them does not exceed."""
+    """The smallest value that this share of the values does not exceed."""
     return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
 def told(row, seen):
-    """A line of the table."""
+    """A row of the table."""
     good = [one for one in seen["views"] if "first" in one]
     failed = [one["failed"] for one in (*seen["views"], seen["publish"]) if "failed" in one]
     ways = "; ".join(sorted({one["way"] for one in good}))

@@ -1,7 +1,7 @@
-// A viewer by WHEP and a publisher by WHIP, as a page of an application would be: run by client.py.
+// A WHEP viewer and a WHIP publisher, like the page of an application; run by client.py.
 //
-// The STUN and TURN servers are those that the answer names. They must be known before candidates are gathered, so the local description
-// is set behind the answer (RFC 9725 §4.6).
+// The answer names the STUN and TURN servers. They must be known before candidates are gathered, so the local description is set
+// after the answer has arrived (RFC 9725 §4.6).
 "use strict";
 
 const PICTURES = 25;
@@ -24,7 +24,7 @@ async function meet(peer, url) {
     await peer.setRemoteDescription({ type: "answer", sdp });
 }
 
-// The pair that media takes: how it leaves here, and how it reaches the server.
+// The candidate pair of the media: the local candidate and its protocol, and the remote one.
 async function way(peer) {
     const stats = await peer.getStats();
     const transport = [...stats.values()].find((one) => one.type === "transport" && one.selectedCandidatePairId);
@@ -43,7 +43,7 @@ async function pictures(element, count) {
     for (let n = 0; n < count; n++) await new Promise((next) => element.requestVideoFrameCallback(next));
 }
 
-// Watches until some pictures have come. Times in ms: until the answer, and until the first picture.
+// Plays until several pictures have arrived. Returns times in ms: until the answer, and until the first picture.
 async function view(url) {
     const peer = new RTCPeerConnection();
     const element = document.querySelector("video");
@@ -86,7 +86,7 @@ async function reported(peer) {
     }
 }
 
-// Runs a task and keeps its outcome for who asks.
+// Runs a task and keeps its result, which client.py reads later.
 let outcome = null;
 function begin(task, url) {
     outcome = null;

@@ -1,4 +1,4 @@
-"""The proxy of a firewall, for HTTP and for CONNECT to port 443 alone: proxy.py ADDRESS PORT."""
+"""The proxy of a firewall, for HTTP and for CONNECT to port 443 only: proxy.py ADDRESS PORT."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ HEAD_MAX = 65536
 
 
 class Client(socketserver.StreamRequestHandler):
-    """Passes on a connection: its first request names the target of all that follows."""
+    """Forwards a connection. Its first request names the target of all following bytes."""
 
     def handle(self):
         lines = []

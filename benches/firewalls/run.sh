@@ -1,8 +1,8 @@
 #!/bin/bash
-# Chromium behind translators of addresses and firewalls, in network namespaces: docs/firewalls.md. Needs root and nft; installs what is
-# missing, builds the server, and measures; `make firewalls` runs it.
+# Chromium behind NATs and firewalls, in network namespaces: docs/firewalls.md. Needs root and nft. Installs missing programs,
+# builds the server, and measures; `make firewalls` runs it.
 #   bash benches/firewalls/run.sh [--only TEXT] [--joins N]
-# PROGRAM (the server) is taken from the environment where it is set, PROFILE is what it is built by.
+# If PROGRAM is set in the environment, it is the server's binary and nothing is built. PROFILE is the profile to build with.
 set -eu
 cd "$(dirname "$0")"
 root=$PWD/../..

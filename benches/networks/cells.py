@@ -1,14 +1,14 @@
-"""The networks that viewers are put behind: a short list for comparisons, and a pairwise table."""
+"""The simulated networks of the viewers: a short list for comparisons, and a pairwise table."""
 
 import dataclasses
 import itertools
 import random
 
-# Bits per second that the stream takes on the line, with its headers: rates are shares of it.
+# Bits per second of the stream on the wire, with all headers. The rates of networks are shares of this.
 STREAM = 2_550_000
-# A line that is no bottleneck for the stream.
+# Rate of a path that is no bottleneck for the stream.
 WIDE = 4.0
-# A cut leaves this share of the stream's rate, from so many seconds after the answer on.
+# Share of the stream's rate that a cut leaves; then the seconds from the answer to the cut.
 CUT_TO, CUT_AT = 0.3, 8
 AFTER_CUT = 10
 SECONDS = 24
@@ -23,13 +23,13 @@ MTUS = (1500, 1280)
 FACTORS = (RATES, QUEUES, LOSSES, JITTERS, RTTS, CUTS, MTUS)
 
 CELLS_MAX, SEED = 64, 1
-# Tries for each row of the table; the one that covers most new pairs is taken.
+# Candidates for each row of the table; the one that covers most new pairs is used.
 TRIES = 60
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A network. Loss, jitter and MTU are those of both directions, rate and queue those of the media's."""
+    """A network. Loss, jitter and MTU apply in both directions, rate and queue only in the direction of the media."""
 
     name: str
     rate: float = WIDE
@@ -50,17 +50,17 @@ class Cell:
 
     @property
     def seconds(self):
-        """Seconds of watching: enough to see whether pictures come back behind a cut."""
+        """Seconds of playback: enough to see whether pictures return after a cut."""
         return max(SECONDS, round(CUT_AT + self.cut + AFTER_CUT))
 
     def relay(self, to, seed):
-        """Arguments of the relay."""
+        """Commands for the relay."""
         fields = {"to": to, "seed": seed, "loss": self.loss, "rtt": self.rtt, "jitter": self.jitter, "mtu": self.mtu,
                   "rate": self.bits, "queue": self.queue}
         return [word for name, value in fields.items() for word in (f"--{name}", str(value))]
 
     def deliverable(self, begin, end):
-        """Bytes that the line carries from `begin` to `end`, in seconds after the answer."""
+        """Bytes that the path can carry from `begin` to `end`, in seconds after the answer."""
         cut = max(0, min(end, CUT_AT + self.cut) - max(begin, CUT_AT)) if self.cut else 0
         return ((end - begin - cut) * self.bits + cut * self.cut_bits) / 8
 
@@ -82,7 +82,7 @@ def pairs_of(row):
 
 
 def rows():
-    """Rows in which each value of each factor meets each value of each other factor; the same ones every time."""
+    """Rows in which each value of each factor meets each value of every other factor. The same rows in every run."""
     chance = random.Random(SEED)
     every = itertools.product(*(range(len(factor)) for factor in FACTORS))
     missing = set().union(*(pairs_of(row) for row in every))
@@ -95,7 +95,7 @@ def rows():
 
 
 def candidate(chance, missing):
-    """A row around one missing pair, whose other values are each chosen for the pairs that they complete."""
+    """A row with one missing pair of values. Its other values are chosen to cover as many missing pairs as possible."""
     row = dict(chance.choice(sorted(missing)))
     others = [place for place in range(len(FACTORS)) if place not in row]
     chance.shuffle(others)

@@ -1,4 +1,4 @@
-"""The tables of networks and the figures of runs, without a server: run by `make networks` before it measures.
+"""Tests of the tables of networks and the figures of runs, without a server. `make networks` runs them before it measures.
 
     python3 -m unittest -b check      (in benches/networks)
 """
@@ -14,7 +14,7 @@ import servers
 
 
 def run_of(pictures, seconds=24, **more):
-    """A run whose viewer was answered at 0."""
+    """A run whose viewer got its answer at time 0."""
     line = [{"at": at * 1000, "back": {"bytes": at * 100_000, "offered": at * 100_000, "dropped": at * 10_000}} for at in range(seconds + 1)]
     return {"began": 0, "pictures": [round(at * 1000) for at in pictures], "looks": [], "line": line, **more}
 

@@ -1,19 +1,19 @@
-"""From what was seen to the figures of a run, and from runs to tables."""
+"""Computes the figures of a run from its observations, and tables from runs."""
 
 import statistics
 
 import cells
 import servers
 
-# Until the estimate of a path has settled, what is sent is not judged.
+# Seconds in which the estimate of a path settles; what is sent meanwhile is not judged.
 SETTLED_S = 5
-# Pictures are back when so many of them have come in so long.
+# Pictures have returned when this many have arrived within this time.
 BACK_S, BACK_SHARE = 2.0, 0.9
-# Lips are told from statistics once so many looks have both clocks.
+# Minimum samples of the statistics with both clocks to judge lip sync.
 LIPS_LOOKS = 8
 
-# Figure: heading, decimals, whether more is better (`None`: not judged; one long freeze is no better than ten short ones), the difference
-# that nobody notices.
+# Figure: heading, decimals, whether more is better (`None`: not judged, because one long freeze is no better than ten short ones), and the
+# largest difference that nobody notices.
 COLUMNS = {
     "pictures": ("pictures, %", 1, True, 1.0),
     "first": ("first after, s", 2, False, 0.1),
@@ -31,7 +31,7 @@ JUDGED = [name for name, (_, _, is_more_better, _) in COLUMNS.items() if is_more
 
 
 def of(cell, seen):
-    """The figures of one run; `None` where there is none."""
+    """The figures of one run; a missing figure is `None`."""
     begun = seen["began"]
     at = [(one - begun) / 1000 for one in seen["pictures"] if 0 <= one - begun <= cell.seconds * 1000]
     video = [look["video"] for look in seen["looks"] if look.get("video")]
@@ -52,7 +52,7 @@ def of(cell, seen):
 
 
 def gaps(at, end):
-    """Times without a new picture, from the first one until the end."""
+    """Intervals without a new picture, from the first picture until the end."""
     return [after - before for before, after in zip(at, [*at[1:], end])]
 
 
@@ -61,7 +61,7 @@ def longest(at, end):
 
 
 def frozen(at, end):
-    """As browsers tell freezes: far longer without a picture than is usual (three times as long, and 150 ms more)."""
+    """Freezes as browsers define them: intervals longer than three times the usual one, and than the usual one plus 150 ms."""
     usual = 1 / servers.FPS
     return [gap for gap in gaps(at, end) if gap > max(3 * usual, usual + 0.15)] if at else [end]
 
@@ -80,7 +80,7 @@ def concealed(looks):
 
 
 def lips(looks):
-    """Milliseconds by which picture and sound were apart in 95 of 100 looks, while pictures came."""
+    """The 95th percentile of the offset between video and audio in milliseconds, while pictures arrived."""
     apart, before = [], 0
     for look in looks:
         video, audio = look.get("video") or {}, look.get("audio") or {}
@@ -92,7 +92,7 @@ def lips(looks):
 
 
 def recovery(at, cell):
-    """From the end of the cut until pictures come again at their rate."""
+    """Time from the end of the cut until pictures arrive at their full rate again."""
     if not cell.cut:
         return None
     end = cells.CUT_AT + cell.cut
@@ -104,8 +104,8 @@ def recovery(at, cell):
 
 
 def carried(cell, line, begun, way):
-    """Bytes sent over those that the line, or the stream where that takes less, can have had, once the path is known; and what its queue
-    dropped of all."""
+    """Bytes sent once the estimate has settled, as a share of what the path could carry (or, on a wide path, of the stream's own rate);
+    and the percentage of datagrams that the queue of the path dropped."""
     back = [(((look["at"] - begun) / 1000), look[way]) for look in line]
     settled = next((one for one in back if one[0] >= SETTLED_S), back[-1])
     (begin, first), (end, last) = settled, back[-1]
@@ -122,7 +122,7 @@ def spread(values):
 
 
 def text(name, values):
-    """The median, and from where to where the seeds are."""
+    """The median, and the range of the seeds."""
     decimals = COLUMNS[name][1]
     values = [value for value in values if value is not None]
     if not values:
@@ -144,7 +144,7 @@ def table(rows):
 
 
 def is_worse(name, ours, theirs):
-    """Worse by more than the seeds differ among themselves, and than anybody notices."""
+    """True if a figure is worse by more than the spread of the seeds and by more than anybody notices."""
     _, _, is_more_better, unnoticed = COLUMNS[name]
     ours, theirs = ([value for value in values if value is not None] for values in (ours, theirs))
     if not ours or not theirs:

@@ -1,7 +1,7 @@
-"""Rate against estimate over time, as SVG: what a server sent, what came through, and what it took the path for.
+"""Rates and estimate over time, as SVG: what a server sent, what arrived, and its estimate of the path.
 
-graph.py CELLS.jsonl OUT.svg NETWORK [NETWORK ...] [--server NAME] [--seed N]: CELLS.jsonl is what networks.py keeps; the networks stand one below
-the other.
+graph.py CELLS.jsonl OUT.svg NETWORK [NETWORK ...] [--server NAME] [--seed N]: CELLS.jsonl is written by networks.py; the networks are drawn one
+below the other.
 """
 
 import argparse
@@ -15,7 +15,7 @@ LINES = {"line": ("#888", "4 3"), "sent": ("#0a62c9", ""), "estimate": ("#d4541c
 
 
 def rates(line, begun):
-    """Megabits a second towards the viewer between two looks, at the middle of them."""
+    """Megabits per second towards the viewer between two samples, at the middle of the interval."""
     out = []
     for before, after in zip(line, line[1:]):
         took = (after["at"] - before["at"]) / 1000
@@ -26,7 +26,7 @@ def rates(line, begun):
 
 
 def capacity(cell):
-    """Capacity of the line, in steps."""
+    """Capacity of the path over time, in steps."""
     wide, cut = cell.bits / 1e6, cell.cut_bits / 1e6
     if not cell.cut:
         return [(0, wide), (cell.seconds, wide)]
@@ -43,7 +43,7 @@ def series(row):
 
 def panel(row, top):
     cell, lines = series(row)
-    # Rates above twice the stream are cut off: how wide a wide line is says nothing.
+    # Rates above twice the stream's are cut off, because the exact capacity of a wide path says nothing.
     most = min(2 * cells.STREAM / 1e6, 1.1 * max(rate for points in lines.values() for _, rate in points))
     x = lambda at: LEFT + at / cell.seconds * (WIDTH - LEFT - 12)
     y = lambda rate: top + HEIGHT - min(rate, most) / most * HEIGHT

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Installs what `make networks` compares with, only what is missing: Janus (Debian's), LiveKit's server (a Go module, pinned by
-# livekit/go.mod) and its client (pinned by package-lock.json). MediaMTX is built by benches/peers.sh, or taken from the path. What
-# cannot be had is not run, and said.
+# Installs the servers that `make networks` compares, unless they are installed: Janus (Debian's package), LiveKit's server (a Go module,
+# pinned by livekit/go.mod) and its client (pinned by package-lock.json). MediaMTX is built by benches/peers.sh, or found on the PATH.
+# A server that cannot be installed is reported and not run.
 set -u
 cd "$(dirname "$0")"
-# Go's own archive is unpacked into a folder that no path names.
+# Go's own archive is unpacked into a folder that is not on the PATH.
 PATH=$PATH:/usr/local/go/bin
 peers=$PWD/../../target/peers
 mkdir -p "$peers"

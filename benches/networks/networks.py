@@ -1,7 +1,7 @@
-"""Real Chromium behind a seeded network, at one server after the other: docs/networks.md.
+"""Real Chromium behind a network simulated from a seed, for one server after the other: docs/networks.md.
 
-networks.py [--side viewer|publisher] [--only TEXT] [--servers TEXT] [--seeds N] [--first N] [--table short|pairwise]: TEXT is a part of names, or several with commas between.
-PROGRAM and RELAY are the built server and relay.
+networks.py [--side viewer|publisher] [--only TEXT] [--servers TEXT] [--seeds N] [--first N] [--table short|pairwise]: TEXT is a part of names, or several separated by commas.
+PROGRAM and RELAY name the binaries of the server and the relay.
 """
 
 import argparse
@@ -16,9 +16,9 @@ import stage
 import view
 
 TARGET = f"{stage.ROOT}/target/networks"
-# Films last longer than any viewer stays.
+# Length of the files in seconds, longer than any run.
 FILM_S = 60
-# Tries of a run that did not come to a figure for a reason of its own: a browser that does not start.
+# Attempts for a run that failed for a reason of its own, such as a browser that did not start.
 TRIES = 2
 
 
@@ -27,7 +27,7 @@ def is_meant(text, name):
 
 
 def chosen(options):
-    """The servers that are there; why the others are not run."""
+    """The available servers; prints why the others are not run."""
     out = []
     for server in servers.ALL:
         if is_meant(options.servers, server.NAME):
@@ -40,7 +40,7 @@ def chosen(options):
 
 
 def one(server, cell, seed, film):
-    """A server of its own for each run, whose viewer comes at a moment that the seed decides; without a film a browser publishes."""
+    """Runs a new server with a viewer that joins at a time given by the seed. Without a file, a browser publishes."""
     place = stage.folder()
     running = None
     try:
@@ -57,7 +57,7 @@ def one(server, cell, seed, film):
 
 
 def keep_logs(place, target):
-    """Keeps the logs of the latest run of a server."""
+    """Copies the logs of the latest run of a server."""
     os.makedirs(target, exist_ok=True)
     for name in os.listdir(place):
         if name.endswith("log"):
@@ -71,7 +71,7 @@ def measure(server, cell, seed, film):
             break
         except (AssertionError, OSError, SystemExit) as error:
             if isinstance(error, SystemExit) and isinstance(error.code, int):
-                raise  # Told to end, and not tired of waiting.
+                raise  # Ended by a signal, not by a timeout.
             print(f"{server.NAME}, {cell.name}, seed {seed}: {error}", flush=True)
             if not left:
                 return None
@@ -84,7 +84,7 @@ def short(row):
 
 
 def read(path):
-    """Runs that were measured before, with the figures of now."""
+    """Earlier runs, with their figures computed anew."""
     known = {cell.name: cell for cell in (*cells.SHORT, *cells.pairwise())}
     with open(path) as file:
         rows = [json.loads(line) for line in file]

@@ -1,10 +1,10 @@
-// A viewer of one stream, behind a relay: run by view.py.
+// A viewer of one stream behind a relay; run by view.py.
 //
-// 1. `watch(kind, options)` asks the server for the stream, by its own signalling.
-// 2. The candidates of the server never reach the browser, nor ours the server: `state.wants` is the server's address, and once view.py
-//    has a relay in front of it and calls `relayAt`, that is the only candidate.
-// 3. Each picture that comes out of the decoder is noted, and the statistics every half second.
-// 4. `finish()` says what was seen.
+// 1. `watch(kind, options)` requests the stream with the server's own signalling.
+// 2. The server's candidates do not reach the browser, nor the browser's the server. `state.wants` is the server's address; when view.py
+//    has started a relay in front of it, it calls `relayAt`, and the relay is the only candidate.
+// 3. Each decoded picture is recorded, and the statistics every half second.
+// 4. `finish()` returns the observations.
 "use strict";
 
 const LOOK_MS = 500;
@@ -26,7 +26,7 @@ function relayAt(port) {
     giveRelay(port);
 }
 
-// A candidate line with the relay's address, or null where it is none that the relay stands in for.
+// The candidate line with the relay's address, or null if the relay does not replace this candidate.
 async function rewritten(line) {
     const words = line.split(" ");
     if (words[2].toLowerCase() !== "udp" || words[4].includes(":")) return null;
@@ -49,7 +49,7 @@ function bare(sdp) {
     return sdp.split("\r\n").filter((line) => !/^a=(candidate|end-of-candidates)/.test(line)).join("\r\n");
 }
 
-// Takes the place of the browser's own: every connection of the page is one.
+// Replaces the browser's class, so that every connection of the page uses the relay.
 class Peer extends RTCPeerConnection {
     constructor(...configuration) {
         super(...configuration);
@@ -59,7 +59,7 @@ class Peer extends RTCPeerConnection {
             if (this.connectionState === "connected") state.connected ??= Date.now();
         });
     }
-    // Nobody is told of our candidates.
+    // The browser's own candidates are not announced.
     set onicecandidate(_) {}
     get onicecandidate() {
         return null;
@@ -103,7 +103,7 @@ const WAYS = {
         if (answer.status !== 201) throw new Error(`${answer.status}: ${sdp.slice(0, 200)}`);
         await peer.setRemoteDescription({ type: "answer", sdp });
     },
-    // The plugin offers, by https://janus.conf.meetecho.com/docs/rest.html.
+    // The plugin makes the offer; see https://janus.conf.meetecho.com/docs/rest.html.
     async janus({ url, id }) {
         const transaction = "view";
         const post = async (path, body) => (await fetch(`${url}${path}`, { method: "POST", body: JSON.stringify({ transaction, ...body }) })).json();
@@ -122,7 +122,7 @@ const WAYS = {
         const jsep = { type: "answer", sdp: bare(peer.localDescription.sdp) };
         await post(`/${session}/${handle}`, { janus: "message", body: { request: "start" }, jsep });
         await post(`/${session}/${handle}`, { janus: "trickle", candidate: { completed: true } });
-        // A session lives as long as somebody asks for its events.
+        // A session of Janus lives as long as a client polls its events.
         for (;;) await (await fetch(`${url}/${session}`)).json();
     },
     async livekit({ url, token }) {

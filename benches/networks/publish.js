@@ -1,7 +1,7 @@
-// A publisher behind the relay, and what its viewer needs who comes before the stream is there: loaded behind page.js, run by view.py.
+// A publisher behind the relay, and the functions for a viewer that arrives before the stream; loaded after page.js, run by view.py.
 //
-// `publish(kind, options)` makes a picture in motion and noise, and a tone, and sends them by the server's own signalling. Candidates are
-// treated as those of a viewer.
+// `publish(kind, options)` makes a picture with motion and noise, and a tone, and publishes them with the server's own signalling.
+// Candidates are treated like those of a viewer.
 "use strict";
 
 const SIZE = { width: 640, height: 360 };
@@ -9,7 +9,7 @@ const TILE = 64;
 const PUBLISHER = ["framesEncoded", "framesSent", "keyFramesEncoded", "bytesSent", "retransmittedBytesSent", "frameWidth", "frameHeight",
     "qualityLimitationReason", "nackCount", "pliCount", "firCount", "targetBitrate"];
 
-// Tiles of noise, each of which an encoder cannot guess from the others.
+// Tiles of noise that an encoder cannot predict from one another.
 function noise(context, count) {
     return Array.from({ length: count }, () => {
         const tile = context.createImageData(TILE, TILE);
@@ -18,7 +18,7 @@ function noise(context, count) {
     });
 }
 
-// A bar that moves over a grey picture with a strip of noise, in each of the frames.
+// Draws a grey picture with a strip of noise and a moving bar, for each frame.
 function picture(fps) {
     const canvas = Object.assign(document.createElement("canvas"), SIZE);
     const context = canvas.getContext("2d");
@@ -49,7 +49,8 @@ function tone() {
 function preferred(transceiver) {
     const codecs = RTCRtpSender.getCapabilities("video").codecs;
     const isWanted = (codec) => codec.mimeType === "video/H264" && /packetization-mode=1/.test(codec.sdpFmtpLine) && /profile-level-id=42e0/.test(codec.sdpFmtpLine);
-    // Retransmissions stay, as browsers offer them by themselves: without them padding takes numbers of the pictures, and a lost one is never repeated.
+    // Retransmission (RTX) stays in the offer, as browsers make it. Without it, padding uses sequence numbers of the video, and lost
+    // padding is never resent.
     transceiver.setCodecPreferences(codecs.filter((codec) => isWanted(codec) || codec.mimeType === "video/rtx"));
 }
 
@@ -64,7 +65,7 @@ async function offering({ fps, bits }) {
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// A session of Janus with a handle of the plugin for rooms; `event` waits for one that a look finds something in.
+// A session of Janus with a handle of the room plugin. `event` waits for the first event in which `look` finds something.
 async function room({ url }) {
     const transaction = "room";
     const post = async (path, body) => (await fetch(`${url}${path}`, { method: "POST", body: JSON.stringify({ transaction, ...body }) })).json();
@@ -77,7 +78,7 @@ async function room({ url }) {
             if (found) return found;
         }
     };
-    // No candidates come: the other side's address is seen with the first check.
+    // No candidates are sent: Janus learns the browser's address from its first connectivity check.
     const completed = () => post(`/${session}/${handle}`, { janus: "trickle", candidate: { completed: true } });
     return { send, event, completed };
 }
@@ -110,7 +111,7 @@ const PUBLISHES = {
 };
 
 Object.assign(WAYS, {
-    // Asks until the stream is there.
+    // Repeats the request until the stream is live.
     async waiting({ url }) {
         const peer = new Peer();
         for (const kind of ["video", "audio"]) peer.addTransceiver(kind, { direction: "recvonly" });

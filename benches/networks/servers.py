@@ -1,4 +1,4 @@
-"""The servers, each with one stream of its own film on ports of its own, and how its viewers ask for it."""
+"""The servers. Each has its own ports and one stream of the file, and tells how viewers request it."""
 
 import base64
 import hashlib
@@ -16,17 +16,17 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../players"))
-import stage  # noqa: E402: programs in the background that end with this one
+import stage  # noqa: E402: background programs that end with this one
 
 PEERS = f"{stage.ROOT}/target/peers"
 STREAM = "networks"
 FPS, GOP_S, VIDEO_BITS = 25, 2, 2_400_000
-# For the page of a publisher.
+# For the publisher's page.
 MEDIA = {"fps": FPS, "bits": VIDEO_BITS}
 
 
 def film(place, seconds):
-    """A file that all servers are sent: H.264 main without B-pictures, constant bit rate, in motion; and Opus."""
+    """The file that all servers receive: H.264 main without B-pictures, at a constant bit rate, with motion; and Opus."""
     path = f"{place}/film.mkv"
     picture = f"testsrc2=size=640x360:rate={FPS},noise=alls=16:allf=t+u,format=yuv420p"
     rate = ["-b:v", str(VIDEO_BITS), "-minrate", str(VIDEO_BITS), "-maxrate", str(VIDEO_BITS), "-bufsize", str(VIDEO_BITS // 2)]
@@ -58,7 +58,7 @@ def answers(url, wanted=(200,)):
 
 
 def told(url):
-    """The JSON at an address; an empty object while nobody answers."""
+    """The JSON at an address; an empty object while no server answers."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return json.load(answer)
@@ -72,17 +72,17 @@ def first_line(*command):
 
 
 class Running:
-    """A server, until it is closed. `kind` and `options` are for the viewer's page, `way_in` for that of a publisher."""
+    """A running server. `kind` and `options` are passed to the viewer's page, `way_in` to the publisher's."""
 
     def __init__(self):
         self.processes, self.begun = [], None
 
     def send(self, path):
-        """Publishes the film, and waits until it is there."""
+        """Publishes the file, and waits until the stream is live."""
         raise NotImplementedError
 
     def publish(self, path, *outputs):
-        """Publishes the film in real time, as it is."""
+        """Publishes the file in real time without re-encoding."""
         command = [stage.ffmpeg9(), "-v", "error", "-nostdin", "-re", "-i", path]
         for output in outputs:
             command += ["-c", "copy", *output]
@@ -96,7 +96,7 @@ class Running:
         return process
 
     def estimate(self):
-        """Bits per second that the path to the viewer carries in the server's view, where it tells."""
+        """The server's estimate of the path to the viewer in bits per second, if it reports one."""
 
     def close(self):
         for process in self.processes:
@@ -173,7 +173,7 @@ paths:
 
 
 class Janus(Running):
-    """The streaming plugin, which passes on RTP: the latest key frame is kept for who joins. Browsers publish to a room."""
+    """Janus with its streaming plugin, which forwards RTP and keeps the latest key frame for new viewers. Browsers publish to a room."""
 
     NAME = "Janus"
     LOOPBACK = f"{PEERS}/janus_loopback.so"
@@ -245,7 +245,7 @@ room-1: {
 
 
 class LiveKit(Running):
-    """Published by its WHIP, played by its own client."""
+    """LiveKit: published over WHIP, played with its own client."""
 
     NAME = "LiveKit"
     KEY, SECRET = "networks", "a secret of 32 characters or more, for this machine"
@@ -288,7 +288,7 @@ rtc:
         stage.wait_for("the stream at LiveKit", self.publishes)
 
     def token(self, identity, **grants):
-        """A token that lets an identity join the room."""
+        """A token with which an identity may join the room."""
         grants = {"roomJoin": True, "room": STREAM, "canPublish": True, "canSubscribe": True, **grants}
         claims = {"iss": self.KEY, "sub": identity, "exp": int(time.time()) + 3600, "nbf": int(time.time()) - 60, "video": grants}
         plain = lambda data: base64.urlsafe_b64encode(data).rstrip(b"=")
@@ -296,7 +296,7 @@ rtc:
         return (text + b"." + plain(hmac.new(self.SECRET.encode(), text, hashlib.sha256).digest())).decode()
 
     def publishes(self):
-        """True if both tracks are there."""
+        """True if the room has both tracks."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.http}/twirp/livekit.RoomService/ListParticipants", json.dumps({"room": STREAM}).encode(),
             {"Content-Type": "application/json", "Authorization": f"Bearer {self.token('admin', roomAdmin=True)}"})
@@ -308,7 +308,7 @@ rtc:
 
 
 class Srs(Running):
-    """Published by its WHIP, so that it can ask the publisher for key frames."""
+    """SRS: published over WHIP, so that it can request key frames from the publisher."""
 
     NAME = "SRS"
 

@@ -1,4 +1,4 @@
-"""A viewer or publisher of one server behind one network: what was seen, and what the line carried."""
+"""A viewer or publisher of one server behind one network. Returns the observations of the page and the counters of the relay."""
 
 import contextlib
 import json
@@ -20,9 +20,9 @@ HERE = servers.HERE
 RELAY = os.environ.get("RELAY", "")
 SCRIPTS = ("page.js", "publish.js", "node_modules/livekit-client/dist/livekit-client.umd.js")
 LOOK_S = 0.5
-# Viewers come so long after the publisher, and at another moment of the GOP with each seed.
+# Seconds from the publisher to the viewer. Each seed adds a different fraction of the GOP.
 JOIN_S, STEP = 5, 0.618
-# The server's address is there, or the answer is none.
+# Time limit until the server's address is known.
 PATIENCE_S = 15
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--no-first-run", "--disable-dev-shm-usage",
          "--autoplay-policy=no-user-gesture-required", "--allow-loopback-in-peer-connection", "--disable-web-security",
@@ -31,7 +31,7 @@ FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--n
 
 
 class Chromium(headless.Chromium):
-    """Reaches servers on loopback, and asks no server whether a page may read its answers."""
+    """Chromium that may connect to servers on loopback, without cross-origin checks."""
 
     def start(self):
         program = shutil.which("chromium") or "chromium"
@@ -64,7 +64,7 @@ class Relay:
 
 
 def wanted(browser):
-    """The address that the server has named."""
+    """The address that the server has announced."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         state = browser.run("state")
@@ -77,7 +77,7 @@ def wanted(browser):
 
 
 def run(cell, server, seed):
-    """Returns the observations of a viewer's page behind the network, and those of the relay each half second."""
+    """Returns the observations of a viewer's page behind the network, and the relay's counters every half second."""
     with contextlib.ExitStack() as left:
         browser = page(left)
         join = server.begun + JOIN_S + seed * STEP % 1 * servers.GOP_S
@@ -87,12 +87,12 @@ def run(cell, server, seed):
         return follow(cell, browser, relay, server.estimate)
 
 
-# The calls of viewers that arrive before the stream.
+# Calls of a viewer that arrives before the stream.
 WAITING = {"whep": "waiting", "janus": "janus_room"}
 
 
 def run_publisher(cell, server, seed):
-    """The same of a viewer without a network, of a publisher behind it. Times are counted from the publisher's answer on."""
+    """Returns the same for a viewer without a network, whose publisher is behind it. Times begin with the publisher's answer."""
     with contextlib.ExitStack() as left:
         publisher, viewer = page(left), page(left)
         kind, options = server.way_in
@@ -106,7 +106,7 @@ def run_publisher(cell, server, seed):
 
 
 def page(left):
-    """A browser with the page, until `left` is left."""
+    """A browser with the page, until the context `left` is exited."""
     browser = Chromium()
     left.callback(browser.close)
     browser.go(pages.serve("networks", "autoplay width=640", SCRIPTS, HERE))
@@ -114,7 +114,7 @@ def page(left):
 
 
 def behind(left, browser, cell, seed, way):
-    """Puts a network in front of the server that a page has asked."""
+    """Puts a network in front of the server that a page has requested."""
     relay = Relay(cell, wanted(browser), seed, way)
     left.callback(relay.close)
     browser.run(f"relayAt({relay.port}); 0")

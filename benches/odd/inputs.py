@@ -1,11 +1,14 @@
-"""Odd publishers over RTMP against millstream, MediaMTX, nginx-rtmp and ffmpeg: what a viewer gets of each.
+"""Publishers with odd timestamps over RTMP: what a viewer receives from millstream, MediaMTX, nginx-rtmp and ffmpeg.
 
-    python3 benches/odd/inputs.py --servers millstream,nginx,mediamtx,ffmpeg [--seconds 24] [--only NAME,...] [--view rtmp|flv|hls]
+    python3 benches/odd/inputs.py --servers millstream,nginx,mediamtx,ffmpeg [--seconds 24] [--only WORDS]... [--view rtmp|flv|hls]
 
-The media have flashes and beeps at the same times. A viewer (ffmpeg) decodes what a server sends and notes when each is seen and
-heard by the stream's time. Columns: pictures that came; stream time per real time; the greatest distance of two pictures in stream
-time; beep against flash, median and worst, and flashes without a beep of their own. The first two are ratios to a clean publisher at the same server, the last is less what that
-has. `-`: nothing came.
+The clip has flashes and beeps at the same times. A viewer (ffmpeg) decodes the stream of each server, and records the stream time of
+each flash and beep. The columns are
+- the number of pictures received, and the stream time per real time, both as ratios to a clean publisher at the same server;
+- the longest step in stream time between two pictures, in seconds;
+- the time of the beep minus that of the flash, median and worst in ms, less the median of the clean publisher;
+- the number of flashes without a beep of their own.
+`-`: nothing was received.
 Needs ffmpeg; nginx with its RTMP module; `mediamtx` in PATH; MILLSTREAM names our binary (target/release/millstream)."""
 import argparse
 import json
@@ -28,7 +31,7 @@ AUDIO, VIDEO = 8, 9
 
 
 def clip(folder, seconds):
-    """Flashes and beeps at the same times, which never have the same distance twice in a row."""
+    """A clip with flashes and beeps at the same times. Two successive intervals are never equal."""
     path = folder / "clip.flv"
     times = [round(number * 1.2 + 0.16 * (number * number % 5), 2) for number in range(1, int(seconds / 1.2))]
     seen = "+".join(f"between(t,{at},{at + 0.1})" for at in times)
@@ -62,7 +65,7 @@ def stands(kind, stamp, _number):
 
 
 def mute(kind, stamp, _number):
-    """The sound is silent for 4 s, its clock stands still meanwhile."""
+    """The audio is muted for 4 s, and its clock stands still meanwhile."""
     if kind != AUDIO or stamp < 8_000:
         return stamp
     return None if stamp < 12_000 else stamp - 4_000
@@ -71,16 +74,16 @@ def mute(kind, stamp, _number):
 BOTH = (AUDIO, VIDEO)
 INPUTS = {
     "clean": steady,
-    "sound 4 s behind": lambda kind, stamp, _: stamp + 4_000 if kind == VIDEO else stamp,
-    "sound 10 s ahead": lambda kind, stamp, _: stamp + 10_000 if kind == AUDIO else stamp,
+    "audio timestamps 4 s too low": lambda kind, stamp, _: stamp + 4_000 if kind == VIDEO else stamp,
+    "audio timestamps 10 s too high": lambda kind, stamp, _: stamp + 10_000 if kind == AUDIO else stamp,
     "all clocks jump by 30 s": jump(BOTH, 8_000, 30_000),
     "the video's clock starts over": jump((VIDEO,), 8_000, -8_000),
-    "a picture 4 s back each 2 s": outliers(-4_000),
-    "a picture 5 s ahead each 2 s": outliers(5_000),
-    "sound muted for 4 s, its clock stands": mute,
-    "the sound's clock 5 % fast": drift((AUDIO,), 50_000),
+    "every 2 s, a picture stamped 4 s too low": outliers(-4_000),
+    "every 2 s, a picture stamped 5 s too high": outliers(5_000),
+    "audio muted for 4 s, its clock stands still": mute,
+    "the audio's clock 5 % fast": drift((AUDIO,), 50_000),
     "all clocks 10 % slow": drift(BOTH, -100_000),
-    "all clocks stand for 4 s": stands,
+    "all clocks stand still for 4 s": stands,
     "the 32-bit clock wraps": lambda kind, stamp, _: stamp + 0xFFFF_FFFF - 8_000,
 }
 
@@ -92,7 +95,7 @@ def free_port():
 
 
 class Server:
-    """A server in a folder of its own."""
+    """A server with its own folder."""
 
     def __init__(self, name, folder):
         self.name, self.process, self.view = name, None, {}
@@ -130,7 +133,7 @@ rtmp {{ server {{ listen 127.0.0.1:{self.rtmp}; application live {{ live on; }} 
             (folder / "conf.yml").write_text(f"{off}rtmp: yes\nrtmpAddress: 127.0.0.1:{self.rtmp}\npaths:\n  all_others:\n")
             command = ["mediamtx", str(folder / "conf.yml")]
         elif name == "ffmpeg":
-            # Here, ffmpeg is also the viewer.
+            # ffmpeg is server and viewer in one process.
             self.view = {"rtmp": url}
             return
         else:
@@ -146,7 +149,7 @@ rtmp {{ server {{ listen 127.0.0.1:{self.rtmp}; application live {{ live on; }} 
 
 
 class Viewer:
-    """ffmpeg, which writes down what it sees and hears."""
+    """ffmpeg as a viewer: it writes the brightness of each picture and the loudness of each audio frame to files."""
 
     def __init__(self, url, folder, listens):
         self.folder = folder
@@ -160,14 +163,14 @@ class Viewer:
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=open(folder / "stderr", "wb"))
 
     def finish(self):
-        """Waits for the end of what it reads."""
+        """Waits until the viewer has read the whole stream."""
         try:
             self.process.wait(8)
         except subprocess.TimeoutExpired:
             self.process.kill()
 
     def levels(self, name):
-        """(stream time, level) of each frame."""
+        """The stream time and level of each frame."""
         path = self.folder / name
         if not path.exists():
             return []
@@ -177,7 +180,7 @@ class Viewer:
 
 
 def begins(levels, least):
-    """The times at which a level passes `least` upwards."""
+    """The times at which the level rises to `least`."""
     was, found = True, []
     for at, level in levels:
         if level >= least and not was:
@@ -187,7 +190,9 @@ def begins(levels, least):
 
 
 def lips(flashes, beeps):
-    """The distance of each flash's own beep, and the number of flashes without one. The usual distance is that which most have."""
+    """The offset of each flash's own beep, and the number of flashes without one.
+
+    A beep is a flash's own if its offset is within half a second of the most frequent one."""
     if not flashes or not beeps:
         return [], len(flashes)
     every = [beep - flash for flash in flashes for beep in beeps]
@@ -219,7 +224,7 @@ def publish(port, media, stamp_of, began):
 
 
 def measure(server, media, stamp_of, folder, view):
-    """The figures of one input; `None` when nothing came."""
+    """The figures of one input; `None` if nothing was received."""
     is_ffmpeg = server.name == "ffmpeg"
     viewer = Viewer(server.view[view], folder, True) if is_ffmpeg else None
     if is_ffmpeg:
@@ -229,14 +234,14 @@ def measure(server, media, stamp_of, folder, view):
     thread.start()
     began.wait(10)
     if viewer is None:
-        # MediaMTX has a stream 3 s after its publisher came.
+        # MediaMTX offers a stream only 3 s after its publisher has connected.
         time.sleep(6 if view == "hls" else 4)
         viewer = Viewer(server.view[view], folder, False)
     joined = time.monotonic()
     thread.join()
     watched = time.monotonic() - joined
     time.sleep(6 if view == "hls" else 1)
-    # Some servers leave viewers waiting when a publisher has gone.
+    # Some servers keep viewers connected after the publisher has left.
     server.stop()
     viewer.finish()
     video, audio = viewer.levels("video"), viewer.levels("audio")
@@ -264,10 +269,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--servers", default="millstream")
     parser.add_argument("--seconds", type=int, default=24)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", action="append", help="words of an input's name; may be repeated")
     parser.add_argument("--view", default="rtmp")
     options = parser.parse_args()
-    wanted = [name for name in options.only.split(",") if name] or list(INPUTS)
+    wanted = [name for name in INPUTS if not options.only or any(words in name for words in options.only)]
     folder = pathlib.Path(tempfile.mkdtemp(prefix="odd-"))
     media = clip(folder, options.seconds)
     print("| server | input | pictures, of clean | speed, of clean | longest step s | beep - flash ms, median / worst | without |\n|---|---|---|---|---|---|---|")

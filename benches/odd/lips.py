@@ -3,9 +3,10 @@
     tests/.venv/bin/python benches/odd/lips.py [--by rtmp,srt,rtsp,whip] [--only WORDS]... [--json FILE]
 
 The clip has a flash and a beep at the same instant each second. It is sent in real time over RTMP, SRT (MPEG-TS) and RTSP
-(interleaved) with false timestamps, and by Chromium over WHIP. Lips are right when a flash and its beep have the same stream time.
-In each cell: beep minus flash in ms, median and worst, from 5 s into the clip on; in brackets how many pairs are more than 100 ms
-apart, if any. `pace`: the largest deviation of stream time from real time over HTTP-FLV, in ms. `-`: no pair arrived.
+(interleaved) with false timestamps, and by Chromium over WHIP. Audio and video are in sync if a flash and its beep have the same
+stream time. Each cell has the time of the beep minus that of the flash in ms, median and worst, from the fifth second of the clip
+on, and in brackets the number of pairs that are more than 100 ms apart, if any. `pace`: the largest deviation of stream time from
+real time over HTTP-FLV, in ms. `-`: no pair arrived.
 Needs ffmpeg, chromium, and the Python packages av, aiortc and websockets; MILLSTREAM names the server's binary."""
 import argparse
 import json
@@ -50,7 +51,7 @@ def by_wall(_kind, stamp, wanted):
 
 
 def by_units(_kind, stamp, _wanted):
-    """Sender reports as of a clean clock: only single units are stamped falsely."""
+    """Sender reports follow a clean clock, because only single units have false timestamps."""
     return stamp, stamp / 1000
 
 
@@ -71,26 +72,26 @@ def set_back(_kind, stamp, _wanted):
     return stamp, stamp / 1000 - (30 if stamp >= AT else 0)
 
 
-# For each fault: the timestamp of a unit, and over RTSP the stamp and time of day of a sender report.
+# For each fault, two functions: the timestamp of a unit, and, over RTSP, the timestamp and time of day of a sender report.
 FAULTS = {
     "clean": (move((), 0), by_wall),
-    "sound 4 s behind": (move((VIDEO,), 4_000), by_stamp),
-    "sound 9 s ahead": (move((AUDIO,), 9_000), by_stamp),
+    "audio timestamps 4 s too low": (move((VIDEO,), 4_000), by_stamp),
+    "audio timestamps 9 s too high": (move((AUDIO,), 9_000), by_stamp),
     "the video's clock starts over": (move((VIDEO,), -AT, AT), by_wall),
-    "the sound's clock leaps by 30 s": (move((AUDIO,), 30_000, AT), by_wall),
+    "the audio's clock jumps by 30 s": (move((AUDIO,), 30_000, AT), by_wall),
     "all clocks step back by 30 s": (move(BOTH, -30_000, AT, 40_000), by_stamp),
-    "a picture 4 s back each 2 s": (outliers(-4_000, 50), by_units),
-    "a picture 5 s ahead each 2 s": (outliers(5_000, 50), by_units),
-    "a picture an hour off each 3 s": (outliers(3_600_000, 75), by_units),
-    "the sound's clock 2 % fast": (lambda kind, stamp, _: stamp * (1.02 if kind == AUDIO else 1), without),
-    "sound muted for 4 s, its clock stands": (mute, by_wall),
-    "all times are equal": (lambda *_: 1_000, without),
+    "every 2 s, a picture stamped 4 s too low": (outliers(-4_000, 50), by_units),
+    "every 2 s, a picture stamped 5 s too high": (outliers(5_000, 50), by_units),
+    "every 3 s, a picture stamped an hour off": (outliers(3_600_000, 75), by_units),
+    "the audio's clock 2 % fast": (lambda kind, stamp, _: stamp * (1.02 if kind == AUDIO else 1), without),
+    "audio muted for 4 s, its clock stands still": (mute, by_wall),
+    "all timestamps are equal": (lambda *_: 1_000, without),
 }
 ONLY_RTSP = {
-    "reports of the sound an hour off": (move((), 0), an_hour_off),
-    "reports' time of day set back by 30 s": (move((), 0), set_back),
+    "sender reports of the audio an hour off": (move((), 0), an_hour_off),
+    "time of day in sender reports set back by 30 s": (move((), 0), set_back),
 }
-BROWSER = {"clean": None, "sound muted for 3 s": ("mute", 3), "sound muted for 6 s": ("mute", 6), "sound begins 4 s later": ("later", 4)}
+BROWSER = {"clean": None, "audio muted for 3 s": ("mute", 3), "audio muted for 6 s": ("mute", 6), "audio begins 4 s later": ("later", 4)}
 
 
 def send_rtmp(port, media, fault):
@@ -130,7 +131,7 @@ class View:
 
 
 def numbered(found):
-    """Events by their number in the clip. Only 16 numbers can be told apart, so each is taken near the one before."""
+    """Events by their number in the clip. The clip repeats 16 numbers, so each event gets the number closest to the previous one."""
     last, out = None, {}
     for number, at, wall in found:
         last = number if last is None else last + (number - last + NUMBERS // 2) % NUMBERS - NUMBERS // 2
@@ -139,7 +140,7 @@ def numbered(found):
 
 
 def judge(seen):
-    """The offset of each pair in ms, and the largest deviation of stream time from the clip's."""
+    """Figures of a viewer: the offset of each pair in ms, and the largest deviation of stream time from that of the clip."""
     flashes, beeps = numbered(seen["flashes"]), numbered(seen["beeps"])
     pairs = {one: (beeps[one][0] - at) * 1000 for one, (at, _) in flashes.items() if one in beeps and one + FIRST_S >= FROM_S}
     paces = [(at - one) * 1000 for one, (at, _) in flashes.items() if one + FIRST_S >= FROM_S]
@@ -186,7 +187,7 @@ def run_one(how, send, folder, patience=12):
 
 
 def senders(how, folder):
-    """The name of each row, and a function that publishes it to a server."""
+    """The name of each row, with a function that publishes the clip to a server."""
     media = messages(folder / "clip.flv")
     if how == "whip":
         from lips_browser import send_whip

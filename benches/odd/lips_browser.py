@@ -5,7 +5,7 @@
 Chromium publishes for 36 s and removes its microphone (`replaceTrack(null)`) from 12 s on, for 0 (never), 3 and 6 s. Another Chromium watches over
 WHEP, and a reader over HTTP-FLV. Columns: how far the video's timestamps advance between 5 and 33 s of real time; pictures shown per second,
 fewest and median; the longest time without a new picture; freezes by the browser's statistics; how far the picture plays ahead of the sound by
-`estimatedPlayoutTimestamp`, median and worst, while sound arrives; corrections that the server logged."""
+`estimatedPlayoutTimestamp`, median and worst, while audio arrives; corrections that the server logged."""
 import http.server
 import json
 import pathlib
@@ -89,7 +89,7 @@ class Chromium:
 
 
 def send_whip(server, change, seconds, browser=None):
-    """Publishes for `seconds`. `change` is `None`, (`mute`, length) or (`later`, start of the sound), in seconds."""
+    """Publishes for `seconds`. `change` is `None`, (`mute`, length) or (`later`, start of the audio), in seconds."""
     own = browser or Chromium()
     kind, length = change or (None, 0)
     clip = {"first": FIRST_S, "pitch": PITCH, "step": PITCH_STEP, "numbers": NUMBERS}
@@ -111,7 +111,7 @@ def row(reader, watched, length, corrections):
     counts = [sum(at <= one < at + 1 for one in shown) for at in range(int(shown[0]) + 1, int(shown[-1]))]
     gap = max(later - former for former, later in zip(shown, shown[1:]))
     looks = watched["looks"]
-    # Sound arrives while its packet count grows over the last second.
+    # Audio counts as arriving if its packet count grew in the last second.
     apart = [now[4] for before, now in zip(looks, looks[4:]) if now[5] - before[5] >= 40 and now[4] is not None and now[0] - looks[0][0] > 5]
     freezes, frozen = looks[-1][2], looks[-1][3]
     said = "; ".join(f"{kind}: {size}" for kind, size in corrections.items()) or "none"
@@ -120,7 +120,7 @@ def row(reader, watched, length, corrections):
 
 
 def run_one(folder, length):
-    """Publishes with a mute of so many seconds; the figures of the reader, of the browser that watches, and the server's corrections."""
+    """Publishes with a mute of the given length. Returns the figures of the reader and the viewing browser, and the server's corrections."""
     from inputs import Server
     from lips import View, corrected
     server = Server("millstream", folder)
@@ -145,7 +145,8 @@ def run_one(folder, length):
 
 def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="lips-"))
-    names = ("muted", "the video's timestamps", "pictures a second, fewest", "longest without", "freezes", "picture ahead of sound", "corrections")
+    names = ("muted", "the video's timestamps", "fewest pictures in a second", "longest time without a picture", "freezes",
+             "picture ahead of audio", "corrections")
     print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|")
     try:
         for length in (0, 3, 6):

@@ -87,7 +87,7 @@ async function publish({ url, clip, seconds, change, at, length }) {
   peer.close();
 }
 
-// `looks`, every 250 ms: [time of day, pictures decoded, freezes, seconds frozen, picture ahead of sound in ms, audio packets].
+// `looks`, every 250 ms: [time of day, pictures decoded, freezes, seconds frozen, picture ahead of audio in ms, audio packets].
 // `shown`: time of day of each presented picture.
 async function watch({ url, seconds }) {
   const peer = new RTCPeerConnection();

@@ -1,4 +1,4 @@
-"""The clip of flashes and beeps, and publishers over SRT and RTSP whose timestamps a function decides."""
+"""The clip of flashes and beeps, and publishers over SRT and RTSP that get their timestamps from a function."""
 import base64
 import random
 import socket

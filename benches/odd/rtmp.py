@@ -1,4 +1,4 @@
-"""A publisher over RTMP that stamps its messages as it is told to; and the messages of an FLV file."""
+"""An RTMP publisher that sends messages with given timestamps, and a reader of the messages in an FLV file."""
 import socket
 import struct
 import threading
@@ -20,7 +20,7 @@ def amf(value):
 
 
 def messages(path):
-    """(type, timestamp, body) of each tag."""
+    """The type, timestamp and body of each tag of an FLV file."""
     data = path.read_bytes()
     at, found = 13, []
     while at + 11 <= len(data):

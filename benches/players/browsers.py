@@ -1,4 +1,4 @@
-"""hls.js, dash.js and the elements of browsers themselves, in Chromium and Firefox."""
+"""hls.js, dash.js, and the browsers' own media elements, in Chromium and Firefox."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import headless  # noqa: E402: a page of a headless browser
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = ("node_modules/hls.js/dist/hls.min.js", "node_modules/dashjs/dist/modern/umd/dash.all.min.js", "page.js")
-# Longer than a page is let play.
+# Time limit of a page, longer than its playback.
 headless.PATIENCE = 60
 
 
@@ -32,7 +32,7 @@ class Firefox(headless.Firefox):
 
 
 class Tab:
-    """A browser of its own for each page: what one leaves behind does not reach the next."""
+    """A new browser for each page, so that no page affects the next one."""
 
     def __init__(self, browser):
         self.make = {"Chromium": Chromium, "Firefox": Firefox}[browser]

@@ -1,6 +1,6 @@
-"""Encrypted streams in players: each plays with the key that it is given, or fetches itself.
+"""Encrypted streams in players. Each player gets the key, or fetches it by itself.
 
-encrypted.py [--players TEXT] [--forms TEXT] [--seconds N]: TEXT is a part of names, or several with commas between.
+encrypted.py [--players TEXT] [--forms TEXT] [--seconds N]: TEXT is a part of names, or several separated by commas.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def film(place):
 
 
 def keys_of(server):
-    """The key of samples by its identifier, as a manifest and a playlist have them."""
+    """The key of samples by its identifier, in the forms of a manifest and of a playlist."""
     def get(name):
         with urllib.request.urlopen(f"http://{server.http}/live/streams/{name}", timeout=stage.PATIENCE) as answer:
             return answer.read()
@@ -50,7 +50,7 @@ def keys_of(server):
 def play(player, url, seconds, low, keys):
     browser = browsers.Chromium()
     try:
-        # A page of this machine is a secure context, which encrypted media need.
+        # A page from localhost is a secure context, which encrypted media require.
         browser.go(pages.serve("encrypted", "width=640", ladders.SCRIPTS, browsers.HERE))
         begun = browser.run(f"begin({json.dumps(player)}, {json.dumps(url)}, {json.dumps(low)}, {json.dumps(keys)})")
         found = browser.run(f"watch(0, {seconds})")
@@ -75,13 +75,13 @@ def main():
         url = f"http://{server.http}/live/streams/{address}"
         stage.wait_for(url, lambda: ladders.is_there(url))
         time.sleep(2)
-        # A playlist says where the key is; a manifest does not.
+        # A playlist contains the URL of the key; a manifest does not.
         keys = keys_of(server) if form.endswith("DASH") else {}
         for player in (one for one in players if meant(options.players, NAMES[one])):
             row = {"form": form, "player": NAMES[player]}
             try:
                 row |= play(player, url, options.seconds, low, keys)
-            except Exception as error:  # A browser that hangs is a result, too.
+            except Exception as error:  # A browser that hangs is a result too.
                 row["told"] = [f"{type(error).__name__}: {error}"]
             print(json.dumps(row), flush=True)
         stage.end(publisher)

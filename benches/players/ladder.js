@@ -1,8 +1,8 @@
-// Plays a stream in a page, with keys where it is encrypted, goes down and up on a ladder, and hears timed metadata: run by ladders.py,
-// encrypted.py and metadata.py.
+// Plays a stream in a page: with keys if it is encrypted, switches down and up on a ladder, and collects timed metadata. Run by
+// ladders.py, encrypted.py and metadata.py.
 "use strict";
 
-// The tags that the player has given to the page: text, and seconds from now until they are due.
+// Tags that the player has passed to the page: the text, and the seconds until the tag is due.
 const tags = [];
 const hear = (bytes, at) => {
     const text = /tag \d+/.exec(new TextDecoder().decode(bytes))?.[0];
@@ -50,7 +50,8 @@ const PLAYERS = {
         return {
             heights: () => [...new Set(all().map((one) => one.height))].sort((a, b) => a - b),
             choose: (height) => player.selectVariantTrack(all().find((one) => one.height === height), true),
-            // Without its own choice it never leaves a rendition, not even one that is gone; it chooses again after so many seconds.
+            // With the automatic choice off, the player never leaves a rendition, not even an ended one. `switchInterval`: the minimum time
+            // between two choices, in seconds.
             release: () => player.configure({ abr: { enabled: true, switchInterval: 1000 } }),
         };
     },
@@ -71,7 +72,7 @@ async function begin(kind, url, low, keys = {}) {
     return { heights: player.heights(), told };
 }
 
-/// Plays so long, after choosing a rendition, and says what came of it.
+// Plays for this time after choosing a rendition, and returns the result.
 async function watch(height, seconds) {
     const { video, told, player } = window.stage;
     const before = { time: video.currentTime, frames: video.getVideoPlaybackQuality().totalVideoFrames, waits: window.stage.waits() };

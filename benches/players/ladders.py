@@ -1,6 +1,6 @@
-"""Ladders in players: each plays, goes down and up, and stays while a rendition leaves and comes back.
+"""Ladders in players. Each player plays, switches down and up, and continues while a rendition ends and returns.
 
-ladders.py [--players TEXT] [--forms TEXT] [--ladders TEXT] [--seconds N]: TEXT is a part of names, or several with commas between.
+ladders.py [--players TEXT] [--forms TEXT] [--ladders TEXT] [--seconds N]: TEXT is a part of names, or several separated by commas.
 """
 
 import argparse
@@ -31,7 +31,7 @@ KEY_SECONDS = 2
 
 
 def film(place, heights):
-    """A file with a video of each height, a key frame every two seconds, and a tone."""
+    """Makes a file with a video of each height, a key frame every two seconds, and a tone."""
     path = f"{place}/{'-'.join(map(str, heights))}.mkv"
     command = [stage.ffmpeg9(), "-v", "error", "-nostdin", "-y"]
     for height in heights:
@@ -58,7 +58,7 @@ def is_there(url):
 
 
 def play(player, form, url, seconds, disturb):
-    """A row for each thing that a viewer does, or that happens to it."""
+    """A row for each action of a viewer, and for each event."""
     browser = browsers.Chromium()
     try:
         browser.go(pages.serve("ladders", "width=640", SCRIPTS, browsers.HERE))
@@ -88,14 +88,14 @@ def main():
     members = {}
 
     def join(height):
-        # Encoders place their key frames by the clock.
+        # Key frames are aligned to the time of day, as those of encoders for ladders.
         time.sleep(KEY_SECONDS - time.time() % KEY_SECONDS)
         members[height] = publish(server, single[height], f"group_{height}?mainTrack=group")
 
     def leave(height):
         stage.end(members.pop(height))
 
-    # The lower one leads.
+    # The lower rendition is the leading one.
     join(HEIGHTS[0])
     join(HEIGHTS[1])
     meant = lambda text, name: not text or any(part.strip().lower() in name.lower() for part in text.split(","))
@@ -118,7 +118,7 @@ def main():
                 try:
                     for what, found in play(player, form, url, options.seconds, disturb):
                         print(json.dumps({"form": form, "ladder": ladder, "player": name, "what": what, **found}), flush=True)
-                except Exception as error:  # A browser that hangs is a result, too.
+                except Exception as error:  # A browser that hangs is a result too.
                     print(json.dumps({"form": form, "ladder": ladder, "player": name, "told": [f"{type(error).__name__}: {error}"]}), flush=True)
                 for height in HEIGHTS:
                     if height not in members and ladder == "group":

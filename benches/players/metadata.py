@@ -1,6 +1,6 @@
-"""Timed metadata in players: a tag each second by the API, and which of them each player gives to its page.
+"""Timed metadata in players. The API inserts a tag each second; the table has the tags that each player passes to its page.
 
-metadata.py [--players TEXT] [--forms TEXT] [--seconds N]: TEXT is a part of names, or several with commas between.
+metadata.py [--players TEXT] [--forms TEXT] [--seconds N]: TEXT is a part of names, or several separated by commas.
 """
 
 import argparse
@@ -25,7 +25,7 @@ FORMS = {
 
 
 def tell(server, over):
-    """Puts a tag into the stream each second."""
+    """Inserts a tag into the stream each second."""
     count = 0
     while not over.wait(1):
         count += 1
@@ -57,7 +57,7 @@ def main():
             row = {"form": form, "player": encrypted.NAMES[player]}
             try:
                 row |= encrypted.play(player, url, options.seconds, low, {})
-            except Exception as error:  # A browser that hangs is a result, too.
+            except Exception as error:  # A browser that hangs is a result too.
                 row["told"] = [f"{type(error).__name__}: {error}"]
             tags = row.pop("tags", [])
             row["tags"] = sorted({one["text"] for one in tags}, key=lambda text: int(text.split()[1]))

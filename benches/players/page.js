@@ -1,8 +1,8 @@
-// Plays a URL in a page for some seconds, and says what was seen: run by browsers.py.
+// Plays a URL in a page for some seconds, and returns the observations; run by browsers.py.
 "use strict";
 
 const STARTS = {
-    // The element alone.
+    // The browser's own media element.
     native(video, url, told) {
         video.src = url;
         begin(video, told);
@@ -14,7 +14,7 @@ const STARTS = {
         player.loadSource(url);
         player.attachMedia(video);
         begin(video, told);
-        // By the clock that the playlist gives: from when a frame came to the server to when it is shown.
+        // Latency by the times in the playlist: from the arrival of a frame at the server to its display.
         return () => player.playingDate && Date.now() - player.playingDate.getTime();
     },
     dash(video, url, told) {
@@ -22,7 +22,7 @@ const STARTS = {
         player.on("error", ({ error }) => told.push(error.message ?? String(error)));
         // The player starts by itself. If the element was already playing, it never updates the manifest.
         player.initialize(video, url, true);
-        // By the clock that the manifest gives, and not by what the player takes for the server's.
+        // Latency by the times in the manifest, not by the player's guess of the server's clock.
         let zero = null;
         fetch(url).then((answer) => answer.text()).then((text) => {
             zero = Date.parse(/availabilityStartTime="([^"]*)"/.exec(text)[1]);
@@ -49,7 +49,7 @@ async function play(player, url, seconds, low) {
     for (let left = seconds * 5; left > 0; left -= 1) {
         await new Promise((resume) => setTimeout(resume, 200));
         if (first !== null) from ??= video.currentTime;
-        // Once it has settled.
+        // After playback has settled.
         const now = latency();
         if (now && performance.now() - begun > seconds * 400) latencies.push(Math.round(now));
     }

@@ -1,4 +1,4 @@
-"""A page of players, and the scripts beside it, on a port of its own."""
+"""A web server for the page of the players and its scripts."""
 
 import functools
 import http.server
@@ -6,7 +6,7 @@ import threading
 
 
 class Pages(http.server.SimpleHTTPRequestHandler):
-    """The page, and its scripts."""
+    """Serves the page and its scripts."""
 
     def __init__(self, page, *args, **names):
         self.page = page
@@ -26,7 +26,7 @@ class Pages(http.server.SimpleHTTPRequestHandler):
 
 @functools.cache
 def serve(title, video, scripts, directory):
-    """The address of a page with this title, a video element with these attributes, and these scripts of the directory."""
+    """The address of a page with this title, a video element with these attributes, and these scripts from the folder."""
     body = "".join(f"<script src=/{script}></script>" for script in scripts)
     page = f"<!doctype html><title>{title}</title><video {video}></video>{body}".encode()
     handler = functools.partial(Pages, page, directory=directory)

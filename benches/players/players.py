@@ -1,6 +1,6 @@
-"""Players by codec and form: what plays, by what it has decoded, and why the rest does not.
+"""Players by codec and format: which combinations play, judged by the decoded frames, and why the others do not.
 
-players.py [--streams TEXT] [--forms TEXT] [--players TEXT] [--seconds N]: TEXT is a part of names, or several with commas between.
+players.py [--streams TEXT] [--forms TEXT] [--players TEXT] [--seconds N]: TEXT is a part of names, or several separated by commas.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import browsers
 import programs
 import stage
 
-# Form: which server, and the address of a stream.
+# For each format: the server, and the address of a stream.
 FORMS = {
     "HLS TS": ("ts", "/live/streams/{id}.m3u8"),
     "HLS fMP4": ("fmp4", "/live/streams/{id}.m3u8"),
@@ -29,7 +29,7 @@ SERVERS = {
 }
 CHROMIUM, FIREFOX = browsers.Tab("Chromium"), browsers.Tab("Firefox")
 HLS, DASH = ("HLS TS", "HLS fMP4", "LL-HLS"), ("DASH",)
-# Player: who plays, how it is told to, what forms there are. Players of one lane play one after the other.
+# For each player: its lane, how it is started, and its formats. Players of one lane play one after the other.
 PLAYERS = {
     "hls.js, Chromium": ("chromium", CHROMIUM, "hls", HLS),
     "Chromium itself": ("chromium", CHROMIUM, "native", HLS),
@@ -42,7 +42,7 @@ PLAYERS = {
     "GStreamer playbin3": ("gstreamer", programs.gstreamer, "playbin3", HLS + DASH),
     "VLC": ("programs", programs.vlc, "", HLS + DASH),
 }
-# Codecs that MPEG-TS does not carry; the other tracks are played.
+# Codecs that MPEG-TS cannot carry; the other tracks are played.
 NOT_IN_TS = ("AV1", "VP9", "FLAC")
 
 
@@ -51,7 +51,7 @@ def is_meant(text, name):
 
 
 def parts(stream, form):
-    """Returns for video and for audio whether it is to be played."""
+    """Returns whether video and audio are expected to play."""
     video, audio = stage.STREAMS[stream]
     carried = [part for part in stream.split(" + ") if form != "HLS TS" or part not in NOT_IN_TS]
     both = " + " in stream
@@ -59,7 +59,7 @@ def parts(stream, form):
 
 
 def verdict(found, video, audio, seconds):
-    """Returns a word, and the observations behind it. A third of the time is enough: players begin some segments behind, or wait for them."""
+    """Returns a verdict and its reasons. A third of the time is enough, because players begin some segments late or wait for them."""
     wrong = []
     if video and found["frames"] < seconds * 30 / 3:
         wrong.append(f"{found['frames']} pictures")
@@ -82,7 +82,7 @@ def play(servers, seconds, cell):
     _, run, how, _ = PLAYERS[player]
     try:
         found = run(how, url_of(servers, stream, form), seconds, form == "LL-HLS")
-    except Exception as error:  # A browser that hangs is a result, too.
+    except Exception as error:  # A browser that hangs is a result too.
         found = {"frames": 0, "audio": 0, "seconds": 0, "told": [f"{type(error).__name__}: {error}"]}
     row = {"stream": stream, "form": form, "player": player, "is": verdict(found, *parts(stream, form), seconds), **found}
     print(json.dumps(row), flush=True)
@@ -90,7 +90,7 @@ def play(servers, seconds, cell):
 
 
 def warm_up(servers, cells):
-    """Segments are made from the first request on: nobody is to wait for them."""
+    """Requests the streams, because segments are made only from the first request on and players should not wait for them."""
     urls = {url_of(servers, stream, form) for stream, form, _ in cells}
     with concurrent.futures.ThreadPoolExecutor(len(urls)) as pool:
         list(pool.map(lambda url: urllib.request.urlopen(url, timeout=stage.PATIENCE).read(), urls))
@@ -113,7 +113,7 @@ def cells_of(options, name):
 
 
 def table(rows):
-    """A table for each form, with how many pictures were shown; what those said that do not play."""
+    """A table for each format with the number of pictures shown, and the messages of players that did not play."""
     notes = []
     for form in FORMS:
         of_form = [row for row in rows if row["form"] == form]

@@ -1,4 +1,4 @@
-"""ffmpeg, GStreamer and VLC. Each plays for some seconds of the clock and is killed then; what it has decoded is counted."""
+"""ffmpeg, GStreamer and VLC. Each plays for some seconds of real time and is then killed; the decoded frames are counted."""
 
 import os
 import re
@@ -7,12 +7,12 @@ import subprocess
 import tempfile
 import time
 
-# Lines that say why something is not played.
+# Lines of output that give the reason for a failure.
 FAULT = re.compile(r"error|fail|unable|not negotiated|no decoder|missing|unsupported|cannot|could not|not implemented|not support", re.I)
 
 
 def listen(command, seconds, **more):
-    """Returns the output of a program on both streams in so many seconds."""
+    """Returns the standard output and error of a program that runs for this many seconds."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True, **more)
         try:
@@ -28,7 +28,7 @@ def listen(command, seconds, **more):
 
 
 def faults(text):
-    """The first different ones."""
+    """The first distinct lines."""
     lines = [re.sub(r"^\[?[0-9a-f]{8,}\]? |@ 0x[0-9a-f]+|\x1b\[[0-9;]*m", "", line).strip()[:160] for line in text.splitlines()]
     return list(dict.fromkeys(line for line in lines if FAULT.search(line)))[:3]
 
@@ -38,7 +38,7 @@ def report(video, audio, seconds, told):
 
 
 def ffmpeg(_, url, seconds, low):
-    """Decoded frames, each a line; a stream begins some segments behind its end, so that more than real time is there."""
+    """Decoded frames, one line each. Playback begins some segments before the end, so more than real time is available."""
     streams = ["-map", "0:v:0?", "-map", "0:a:0?"]
     command = ["ffmpeg", "-hide_banner", "-loglevel", "error", "-nostdin", "-i", url, *streams, "-flush_packets", "1", "-f", "framecrc", "-"]
     out, err = listen(command, seconds, stdin=subprocess.DEVNULL)
@@ -52,7 +52,7 @@ def ffmpeg(_, url, seconds, low):
 
 
 def gstreamer(playbin, url, seconds, low):
-    """Buffers that reach the sinks at their time: `playbin` has hlsdemux and dashdemux, `playbin3` hlsdemux2 and dashdemux2."""
+    """Buffers that reach the sinks in time. `playbin` uses hlsdemux and dashdemux, `playbin3` hlsdemux2 and dashdemux2."""
     sinks = [f"{kind}-sink=fakesink name={kind} silent=false sync=true" for kind in ("video", "audio")]
     out, err = listen(["gst-launch-1.0", "-v", playbin, f"uri={url}", *sinks], seconds, stdin=subprocess.DEVNULL)
     counts, times = {"video": 0, "audio": 0}, []
@@ -63,12 +63,12 @@ def gstreamer(playbin, url, seconds, low):
 
 
 def as_somebody():
-    """VLC does not run as root."""
+    """The beginning of a command that runs as another user, because VLC refuses to run as root."""
     return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
 
 
 def vlc(_, url, seconds, low):
-    """Returns its statistics, asked for over its standard input."""
+    """Returns the statistics of VLC, which are requested over its standard input."""
     home = tempfile.mkdtemp(prefix="players.vlc.")
     os.chmod(home, 0o777)
     quiet = ["--no-media-library", "--vout", "dummy", "--aout", "dummy", "--no-video-title-show"]

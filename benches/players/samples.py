@@ -1,7 +1,7 @@
-"""Two readers of MP4 that are not ours, on files that the server records: ffprobe and mp4box.js, sample by sample.
+"""Compares two third-party MP4 readers, ffprobe and mp4box.js, on files that the server records, sample by sample.
 
-Each stream is recorded. Its file is read while it is written (a file of fragments) and when it is finished; the track, times, size and
-key mark of each sample have to be the same for both readers.
+Each stream is recorded. Its file is read while it is being written (as fragments) and when it is finished. Both readers must find the
+same track, times, size and key flag for each sample.
 """
 
 import os
@@ -45,7 +45,7 @@ def main():
     publishers = [server.publish(name, film, loop=False) for name, film in films.items()]
     time.sleep(SECONDS / 3)
     for name in films:
-        # A copy taken in the middle of an append may be torn. Whether it plays then is not tested here.
+        # A copy taken during an append may be incomplete; playing such a copy is not tested here.
         shutil.copy(f"{streams}/{stage.stream_id(name)}.mp4.tmp_extension", f"{place}/{stage.stream_id(name)}.mp4")
     for publisher in publishers:
         publisher.wait()

@@ -1,4 +1,4 @@
-"""A server, and streams that are published to it."""
+"""A server with published streams."""
 
 import atexit
 import glob
@@ -22,7 +22,7 @@ X265 = ["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=no
 AV1 = ["-c:v", "libsvtav1", "-preset", "12", "-svtav1-params", "lp=1"]
 VP9 = ["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8"]
 AAC = ["-c:a", "aac", "-b:a", "96k"]
-# Name: what codes the video, and the audio.
+# For each name: the encoders of video and audio.
 STREAMS = {
     "H.264 + AAC": (X264, AAC),
     "H.265 + AAC": (X265, AAC),
@@ -50,7 +50,7 @@ def stream_id(name):
 
 
 def ffmpeg9():
-    """Debian's own knows no Enhanced RTMP."""
+    """The path of a newer ffmpeg, because Debian's does not support Enhanced RTMP."""
     found = glob.glob(f"{ROOT}/tests/.venv/lib/python3*/site-packages/imageio_ffmpeg/binaries/ffmpeg-*")
     if not found:
         raise SystemExit("no ffmpeg 9: run tests/install.sh")
@@ -58,7 +58,7 @@ def ffmpeg9():
 
 
 def begin(command, **more):
-    """A program in the background, which ends with this one."""
+    """A background program that ends with this one."""
     streams = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
     process = subprocess.Popen(command, **{**streams, **more})
     atexit.register(end, process)
@@ -66,7 +66,7 @@ def begin(command, **more):
 
 
 def leave(*_):
-    """Told to end: what was started ends, too."""
+    """Ends this program on a signal, and with it all background programs."""
     sys.exit(1)
 
 
@@ -91,7 +91,7 @@ def wait_for(what, look):
 
 
 class Server:
-    """A server of its own, on ports that the kernel gives."""
+    """A new server on ports from the kernel."""
 
     def __init__(self, *settings):
         self.home = folder()
@@ -109,7 +109,7 @@ class Server:
             return json.load(answer)
 
     def publish(self, name, film, loop):
-        """Publishes a file in real time, once or again and again."""
+        """Publishes a file in real time, once or in a loop."""
         times = ["-stream_loop", "-1"] if loop else []
         url = f"rtmp://{self.rtmp}/live/{stream_id(name)}"
         process = begin([ffmpeg9(), "-v", "error", "-nostdin", "-re", *times, "-i", film, "-c", "copy", "-f", "flv", url])
@@ -124,7 +124,7 @@ class Server:
 
 
 def film(name, place, seconds):
-    """A file of 640x360 at 30 frames a second, a key frame every two seconds, and a tone."""
+    """Makes a file of 640x360 at 30 frames a second, with a key frame every two seconds, and a tone."""
     video, audio = STREAMS[name]
     path = f"{place}/{stream_id(name)}.flv"
     command = [ffmpeg9(), "-v", "error", "-nostdin", "-y"]

@@ -10,17 +10,18 @@ const HEAD: &str = "\
 
 All keys of the settings files with their defaults. This page is the output of `millstream settings`; a test compares the two.
 
-- Settings of the server stand in `conf/red5.properties`, those of an application in `webapps/{app}/WEB-INF/red5-web.properties`.
-- The command line (`--set KEY=VALUE`, `--set app.KEY=VALUE` for all applications) wins over the environment (`MILLSTREAM_KEY`,
-  `MILLSTREAM_APP_KEY`, with `_` for `.`), that over the files, those over the defaults. `@FILE` as a value is read from that file.
-- A variable that resembles a setting stops the start, with the name that was probably meant; any other `MILLSTREAM_` variable is ignored with a
-  warning. Those that Kubernetes adds for services named `millstream` or `millstream-...` (`MILLSTREAM_SERVICE_HOST`, `MILLSTREAM_HTTP_PORT=tcp://...`) are
-  neither.
-- SIGHUP reads the files again. Ports, addresses, certificates, `server.workers` and limits of connections need a restart.
-- A file that the server has made says in its first line that it ends with `# End of settings`. Without that line, empty, with NUL bytes, or ending in
-  half a key it was cut short: its application is not started, with one error in the log. Of the server's own nothing is.
+- The settings of the server are in `conf/red5.properties`, those of an application in `webapps/{app}/WEB-INF/red5-web.properties`.
+- The command line (`--set KEY=VALUE`, `--set app.KEY=VALUE` for all applications) takes precedence over the environment (`MILLSTREAM_KEY`,
+  `MILLSTREAM_APP_KEY`, with `_` for `.`), the environment over the files, and the files over the defaults. A value `@FILE` is read from that file.
+- A variable that resembles a setting stops the start, and the error names the setting that was probably meant. Any other `MILLSTREAM_` variable is ignored
+  with a warning. Variables that Kubernetes adds for services named `millstream` or `millstream-...` (`MILLSTREAM_SERVICE_HOST`,
+  `MILLSTREAM_HTTP_PORT=tcp://...`) are ignored without a warning.
+- On SIGHUP the server reads the files again. Ports, addresses, certificates, `server.workers` and limits of connections need a restart.
+- A file that the server has made says in its first line that it ends with `# End of settings`. If that last line is missing, or if the file is empty,
+  contains NUL bytes or ends within a key, it is damaged: its application is not started, and the log has one error. If it is the server's own file,
+  nothing is started.
 - The panel and `/openapi.json` show each setting by its name.
-- *secret*: never printed or logged. *counts when set*: setting it means something even with the default's value.
+- *secret*: never printed or logged. *counts when set*: setting the key has an effect even if the value is the default.
 
 ";
 

@@ -16,7 +16,7 @@ const SERVER: &[Key] = &[key(
     KEY,
     "",
     "Listeners behind PROXY protocol",
-    "Listeners by their names in the ready line, or all, that take only connections with a PROXY header of trusted proxies",
+    "Listeners that accept only connections with a PROXY header from trusted proxies: names as in the ready line, or all",
 )];
 
 /// The row of PROXY headers in [`super::registry`].

@@ -100,11 +100,11 @@ enum Way {
 const WAYS: [(Way, &str); 9] = [
     (Way::Records, "500 new records a second"),
     (Way::Uploads, "uploads that never end, ten more each second"),
-    (Way::Sources, "sources that nobody calls, 100 more each second"),
-    (Way::DeadHooks, "50 streams a second, told to receivers that are silent"),
-    (Way::DeadNames, "sources with names that no server knows, 50 more each second"),
-    (Way::DeadEndpoints, "16 endpoints that are silent for each of 20 streams"),
-    (Way::SilentObjects, "files for an object store that is silent, ten each second"),
+    (Way::Sources, "sources that never receive a caller, 100 more each second"),
+    (Way::DeadHooks, "50 streams a second, reported to receivers that do not answer"),
+    (Way::DeadNames, "sources with host names that do not resolve, 50 more each second"),
+    (Way::DeadEndpoints, "16 endpoints that do not answer, for each of 20 streams"),
+    (Way::SilentObjects, "files for an object store that does not answer, ten each second"),
     (Way::Searches, "sorted searches in 5000 records, 20 more each second"),
     (Way::Feeds, "64 feeds of a list of ten records, each asked again every second"),
 ];
@@ -126,7 +126,7 @@ const WAITS: [(Wait, &str); 8] = [
     (Wait::Get, "a record"),
     (Wait::List, "a list"),
     (Wait::Create, "a new record"),
-    (Wait::Publish, "a verdict"),
+    (Wait::Publish, "an admission"),
     (Wait::Hook, "a hook"),
     (Wait::Source, "a source by name"),
     (Wait::Upload, "an upload"),
@@ -699,7 +699,7 @@ fn q_16_an_application_that_misbehaves_costs_no_other_more_than_a_quarter() {
     println!("| one of fifty applications | {}", heads.join(" "));
     let figure = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1000.0);
     let row: Vec<String> = WAITS.iter().map(|(wait, _)| format!("{} |", figure(usual[wait]))).collect();
-    println!("| behaves, and asks for nothing | {}", row.join(" "));
+    println!("| does nothing (times) | {}", row.join(" "));
     for (way, name) in WAYS {
         let waits = Life::new(Some(way)).run();
         let mut row = Vec::new();

@@ -8,7 +8,7 @@ const SERVER: &[Key] = &[key(
     "audio.max_transcoders",
     "0",
     "Tracks transcoded at once",
-    "Audio tracks that are transcoded at a time; beyond, they are left out; 0: 32 for each core",
+    "Maximum audio tracks transcoded at a time; further tracks are omitted; 0: 32 for each core",
 )];
 
 const APP: &[Key] = &[
@@ -17,35 +17,29 @@ const APP: &[Key] = &[
         "audio.toOpus",
         "true",
         "Convert to Opus",
-        "Audio that WebRTC does not carry is sent to its viewers as Opus",
+        "Transcodes audio that WebRTC cannot carry to Opus",
     ),
     key(
         AUDIO,
         "audio.toAac",
         "true",
         "Convert to AAC",
-        "Audio that a player or a push target may not know is sent as AAC",
+        "Transcodes audio that a player or a push target may not support to AAC",
     ),
     key(
         AUDIO,
         "audio.opusBitrate",
         "96000",
         "Bit rate of Opus",
-        "Bits per second of Opus that is made for viewers",
+        "Bits per second of audio transcoded to Opus",
     ),
-    key(
-        AUDIO,
-        "audio.aacBitrate",
-        "128000",
-        "Bit rate of AAC",
-        "Bits per second of AAC that is made for viewers",
-    ),
+    key(AUDIO, "audio.aacBitrate", "128000", "Bit rate of AAC", "Bits per second of audio transcoded to AAC"),
     key(
         AUDIO,
         "audio.silence",
         "pushes",
         "Add silence where missing",
-        "Who is sent silence where a stream has no sound: pushes (where targets refuse such streams), all, off",
+        "Adds silence to streams without audio: pushes (only for targets that refuse such streams), all, or off",
     ),
 ];
 

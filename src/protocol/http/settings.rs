@@ -11,14 +11,14 @@ const SERVER: &[Key] = &[
         "http2.enabled",
         "true",
         "Offer HTTP/2",
-        "HTTP/2 on the HTTPS port, for clients that offer it by ALPN",
+        "HTTP/2 on the HTTPS port, for clients that offer it in ALPN",
     ),
     key(
         HTTP,
         "http.shared_ports",
         "false",
-        "Other protocols at HTTP's ports",
-        "The other protocols over TCP also at the ports of HTTP and, with TLS, of HTTPS: for firewalls that let out nothing else",
+        "Other protocols on HTTP ports",
+        "Also accepts the other TCP protocols on the HTTP port and, with TLS, on the HTTPS port: for clients whose firewall allows no other port",
     ),
 ];
 
@@ -28,7 +28,7 @@ const APP: &[Key] = &[
         "hls.identifyViewers",
         "none",
         "How viewers are counted",
-        "Viewers of HLS and DASH are told apart by cookie, query (parameter viewer), or none: address, user agent, session of CMCD",
+        "How viewers of HLS and DASH are told apart: cookie, query (parameter viewer), or none (by address, user agent and CMCD session)",
     ),
     key(
         HLS,
@@ -42,7 +42,7 @@ const APP: &[Key] = &[
         "hls.reloadCacheControl",
         "max-age=12",
         "Caching of blocking reloads",
-        "Cache-Control of playlists as far as their request asks, which is the same for all; not where viewers are checked",
+        "Cache-Control of playlists requested for a future segment, whose content is the same for all; not used if viewers are checked",
     ),
     key(
         HLS,

@@ -16,7 +16,7 @@ const SERVER: &[Key] = &[
         "relay.secret",
         "",
         "Secret of the nodes",
-        "Secret that all nodes share, at least 16 characters: they send each other streams; empty: no relay",
+        "Secret that all nodes share to send each other streams, at least 16 characters; empty: no relay",
     ),
     key(
         CLUSTER,
@@ -30,7 +30,7 @@ const SERVER: &[Key] = &[
         "relay.port",
         "5000",
         "Relay port",
-        "Port at which other nodes fetch streams; 0: any free one",
+        "Port on which other nodes fetch streams; 0: any free one",
     ),
 ];
 

@@ -8,7 +8,7 @@ const APP: &[Key] = &[key(
     "rooms.view",
     "speaker",
     "Rooms over other protocols",
-    "What players that show one stream at a time see of a room: who speaks (speaker), or who came first (first)",
+    "Participant of a room that players with one video see: the current speaker (speaker) or the first participant (first)",
 )];
 
 /// The settings' [`crate::config::Section`].

@@ -13,7 +13,7 @@ const RTMP: Group = Group::new("rtmp");
 const SERVER: &[Key] = &[
     key(RTMP, "rtmp.host", "", "Address of RTMP", "Address of the RTMP listener; empty: server.host"),
     key(RTMP, "rtmp.port", "1935", "RTMP port", "RTMP port; 0: any free one"),
-    key(RTMP, "rtmps.enabled", "true", "Offer RTMPS", "Listener for RTMP over TLS"),
+    key(RTMP, "rtmps.enabled", "true", "Offer RTMPS", "Enables the listener for RTMP over TLS"),
     key(RTMP, "rtmps.port", "8443", "RTMPS port", "RTMPS port; 0: any free one"),
 ];
 
@@ -24,7 +24,7 @@ const APP: &[Key] = &[
         "rtmpIngestBufferTimeMs",
         "0",
         "Buffer of RTMP publishers",
-        "Units are passed on as they come",
+        "Units are forwarded as they arrive",
     ),
     foreign(RTMP, "heightRtmpForwarding", "360", "Rendition to forward", "Video is not transcoded"),
     key(
@@ -32,7 +32,7 @@ const APP: &[Key] = &[
         "relayRTMPMetaDataToMuxers",
         "true",
         "Pass on RTMP metadata",
-        "Script data of publishers, such as cue points, is among the ID3 tags of segments (id3TagEnabled)",
+        "Adds script data of publishers, such as cue points, to the ID3 tags of segments (id3TagEnabled)",
     ),
 ];
 

@@ -12,7 +12,7 @@ const RTSP: Group = Group::new("rtsp");
 const SERVER: &[Key] = &[
     key(RTSP, "rtsp.host", "", "Address of RTSP", "Address of the RTSP listener; empty: server.host"),
     key(RTSP, "rtsp.port", "5554", "RTSP port", "RTSP port; 0: any free one"),
-    key(RTSP, "rtsps.enabled", "true", "Offer RTSPS", "Listener for RTSP over TLS"),
+    key(RTSP, "rtsps.enabled", "true", "Offer RTSPS", "Enables the listener for RTSP over TLS"),
     key(RTSP, "rtsps.port", "5555", "RTSPS port", "RTSPS port; 0: any free one"),
 ];
 
@@ -22,14 +22,14 @@ const APP: &[Key] = &[
         "rtspPullTransportType",
         "3",
         "Transport of RTSP sources",
-        "How RTSP sources send: 2 or tcp, in the connection; 1 or udp, as datagrams; 3, in the connection, else as datagrams",
+        "Transport of RTSP sources: 2 or tcp (in the connection), 1 or udp (as datagrams), 3 (in the connection, otherwise as datagrams)",
     ),
     key(
         RTSP,
         "rtspTimeoutDurationMs",
         "5000",
         "Timeout of RTSP sources",
-        "Milliseconds that an RTSP source has for an answer",
+        "Milliseconds within which an RTSP source has to answer",
     ),
 ];
 

@@ -18,7 +18,7 @@ use crate::protocol::row::Bind;
 const SRT: Group = Group::new("srt");
 
 const SERVER: &[Key] = &[
-    key(SRT, "srt.enabled", "true", "Offer SRT", "Port for publishers and viewers over SRT"),
+    key(SRT, "srt.enabled", "true", "Offer SRT", "Enables the port for publishers and viewers over SRT"),
     key(SRT, "srt.host", "", "Address of SRT", "Address of the SRT port; empty: server.host"),
     key(SRT, "server.srt_port", "4200", "SRT port", "SRT port (UDP); 0: any free one"),
     secret(
@@ -26,42 +26,42 @@ const SERVER: &[Key] = &[
         "srt.passphrase",
         "",
         "Passphrase of the server",
-        "Passphrase of SRT, 10 to 80 characters; empty: none",
+        "SRT passphrase, 10 to 80 characters; empty: none",
     ),
     key(
         SRT,
         "srt.pbkeylen",
         "16",
         "Encryption key length",
-        "Bytes of the key of outgoing SRT connections with a passphrase: 16, 24 or 32",
+        "Key length in bytes of outgoing SRT connections with a passphrase: 16, 24 or 32",
     ),
     key(
         SRT,
         "srt.latency_ms",
         "120",
         "Latency of the server",
-        "SRT latency in milliseconds; the peer may ask for more",
+        "SRT latency in milliseconds; the peer may request more",
     ),
     key(
         SRT,
         "srt.latency_max_ms",
         "8000",
-        "Highest latency a peer gets",
-        "Highest latency that a peer may ask for, in milliseconds",
+        "Highest latency for a peer",
+        "Highest latency that a peer may request, in milliseconds",
     ),
     key(
         SRT,
         "srt.packet_filter",
         "any",
         "Forward error correction",
-        "Forward error correction of SRT: off, any (what a caller asks for), or as fec,cols:10,rows:5",
+        "Forward error correction of SRT: off, any (as the caller requests), or a configuration such as fec,cols:10,rows:5",
     ),
     key(
         SRT,
         "appIngestsSrtStreamsWithoutStreamId",
         "LiveApp",
         "Application without a stream id",
-        "Application of SRT streams without a stream id",
+        "Application that receives SRT streams without a stream id",
     ),
 ];
 
@@ -71,7 +71,7 @@ const APP: &[Key] = &[
         "srtPassphrase",
         "",
         "SRT passphrase",
-        "SRT passphrase of this application; empty: srt.passphrase",
+        "SRT passphrase of this application; empty: as srt.passphrase",
     ),
     key(SRT, "srtPlaybackEnabled", "true", "Playback over SRT", "Viewers may play over SRT"),
     explicit(
@@ -79,7 +79,7 @@ const APP: &[Key] = &[
         "srtReceiveLatencyInMs",
         "150",
         "SRT latency",
-        "SRT latency of this application in milliseconds; unset: srt.latency_ms",
+        "SRT latency of this application in milliseconds; unset: as srt.latency_ms",
     ),
 ];
 

@@ -20,42 +20,42 @@ use crate::protocol::row::Bind;
 use crate::types::Lookup;
 
 const SERVER: &[Key] = &[
-    key(WEBRTC, "webrtc.enabled", "true", "WebRTC of the server", "WebRTC publishers and viewers"),
-    key(WEBRTC, "webrtc.port", "50000", "WebRTC port", "UDP port of WebRTC media; 0: any free one"),
+    key(WEBRTC, "webrtc.enabled", "true", "WebRTC of the server", "Enables WebRTC publishers and viewers"),
+    key(WEBRTC, "webrtc.port", "50000", "WebRTC port", "UDP port for WebRTC media; 0: any free one"),
     key(
         WEBRTC,
         "webrtc.port_per_worker",
         "false",
         "A port for each worker",
-        "WebRTC media at a port of each worker, counted up from webrtc.port, instead of one for all: no datagram is passed on from worker to worker",
+        "Each worker has its own port for WebRTC media, counted up from webrtc.port, instead of sharing one: no datagram is forwarded between workers",
     ),
     key(
         WEBRTC,
         "webrtc.tcp",
         "true",
         "Media over TCP",
-        "WebRTC media also over TCP at the same port, for clients whose UDP is blocked",
+        "WebRTC media also over TCP on the same port, for clients whose UDP is blocked",
     ),
     key(
         WEBRTC,
         "webrtc.playoutDelay",
         "",
         "Playout delay of browsers",
-        "Delay that browsers are asked to keep, MIN-MAX in ms; empty: they choose",
+        "Playout delay requested from browsers, as MIN-MAX in milliseconds; empty: browsers choose",
     ),
     key(
         WEBRTC,
         "webrtc.candidates",
         "",
         "Public WebRTC addresses",
-        "Addresses offered to WebRTC peers, separated by commas: ADDRESS, OWN=PUBLIC behind a NAT, NAME, auto or auto=HOST:PORT (a STUN server tells), host (the interfaces'); empty: host",
+        "Addresses offered to WebRTC peers, separated by commas: ADDRESS, PRIVATE=PUBLIC behind a NAT, NAME, auto or auto=HOST:PORT (asks a STUN server), host (the addresses of the interfaces); empty: host",
     ),
     secret(
         WEBRTC,
         "webrtc.ice_servers",
         "",
         "STUN and TURN servers",
-        "STUN and TURN servers that clients are told of, separated by commas: URI, URI USER PASSWORD or URI secret=SECRET",
+        "STUN and TURN servers announced to clients, separated by commas: URI, URI USER PASSWORD or URI secret=SECRET",
     ),
 ];
 
