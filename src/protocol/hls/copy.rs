@@ -30,7 +30,8 @@ use crate::protocol::sinks::SinkOrder;
 pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
 /// Pause before a job that was refused, because too many jobs waited, is submitted again.
 pub(super) const RETRY: Duration = Duration::from_millis(200);
-/// Bytes left free below the maximum playlist size of our own reader, for the last segments.
+/// The playlist is closed when this many bytes remain to the maximum that our own reader accepts, so that the last
+/// segments still fit.
 const SPARE_BYTES: usize = 64 << 10;
 /// Minimum playlist version for `EXT-X-GAP` (RFC 8216bis §8).
 const GAP_VERSION: u32 = 8;
@@ -133,7 +134,7 @@ impl Files {
 #[derive(Debug, Default)]
 struct Settled {
     count: u64,
-    /// Their lines in the playlist.
+    /// The lines of these segments in the playlist.
     text: String,
     last: Option<Segment>,
     /// Date of the first segment of the copy, in milliseconds of Unix time.
@@ -146,7 +147,7 @@ pub(super) struct HlsCopy {
     place: Place,
     /// The playlist's own name.
     name: String,
-    /// The playlist, with the segments that are not settled.
+    /// The playlist, with only those segments that are not settled.
     all: MediaPlaylist,
     settled: Settled,
     /// Number of the first segment in memory.
@@ -289,7 +290,8 @@ impl HlsCopy {
         }
     }
 
-    /// Returns the names that memory may forget. At a server, their files are removed as well.
+    /// The given files have left the live playlist. Returns the names of files that may now be dropped from memory.
+    /// If the copy is at a server, the given files are removed there as well.
     pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
         if matches!(self.place, Place::Server(_)) {
             let room = REMOVALS_MAX.saturating_sub(self.files.waiting.len());
@@ -444,7 +446,8 @@ impl HlsCopy {
         } else if let End::At(at @ Some(_)) = &mut self.end
             && at.take_if(|at| *at <= now).is_some()
         {
-            // The work names this copy's first date, because another copy of the stream may have begun meanwhile.
+            // The work names the date of this copy's first segment. If another copy of the stream has begun
+            // meanwhile, its date is different, and its files are not removed.
             (Doing::Remove, self.removal(self.settled.begun_ms))
         } else {
             return None;
