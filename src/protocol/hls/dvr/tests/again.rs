@@ -295,7 +295,7 @@ fn a_list_of_newest_segments_that_was_left_behind_hides_no_chunk() {
         let end = list.media_sequence + u64::try_from(list.segments.len()).unwrap();
         assert_eq!((list.media_sequence, end), (from, to), "{lists:?}");
         assert_eq!(rig.dvr.reach.bytes(), (to - from) * 10, "{lists:?}");
-        // The files of the other lists are removed, and so is every list that would mislead the next run.
+        // The files of lists that are not used are removed, and so is every list that would mislead the next run.
         let before = |name: &str| name.starts_with("cam") && *name < *format!("cam{from:09}");
         let is_left =
             |name: &&String| before(name) || name.ends_with(LIST) && name.starts_with("84") && from > 84;
