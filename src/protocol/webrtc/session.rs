@@ -680,8 +680,8 @@ impl Session for RtcSession {
                 }
             },
             Reply::Family(FamilyNews::Message { from, message }) => self.message(ctx, from, &message),
-            // The controller has ended before the descriptions were exchanged, so nobody would receive ours.
-            // Afterwards, the session does not need its controller.
+            // The controller has ended before the descriptions were exchanged, so nobody would pass our description
+            // to the client. After the exchange, the session does not need its controller.
             Reply::Family(FamilyNews::Ended(gone))
                 if self.describe_by.is_some() && gone.conn == self.asker.session.conn =>
             {
