@@ -1,4 +1,4 @@
-//! A viewer behind a line of a fixed rate, whose queue is on this side.
+//! A viewer behind a line of a fixed rate. Pictures that the line has not carried yet wait in a queue at the sender.
 
 use bytes::Bytes;
 use media::codec::{CodecConfig, h265, vp9};
@@ -39,7 +39,7 @@ fn needs(shape: Shape, number: u64) -> Dependency {
         // VP9 with error resilience: all slots or none are replaced.
         (Shape::Free, true) => &[0x87, 0x00, 0x02, 0x4b, 0x0c],
         (Shape::Free, false) => &[0x87, 0x01, 0x02, 0x4b, 0x0c],
-        // STSA_R and TRAIL_R.
+        // NAL units of the types STSA_R and TRAIL_R.
         (Shape::Layers, true) => &[0, 0, 0, 3, 1 << 1, 2, 0x80],
         (Shape::Layers, false) => &[0, 0, 0, 3, 1 << 1, 1, 0x80],
     };
@@ -288,7 +288,7 @@ fn a_picture_that_stands_has_a_key_frame_asked_for_less_and_less_often() {
     assert_eq!(line.asked, 0, "one comes before it has waited");
 }
 
-/// Judges single pictures, whose loads the test names.
+/// Asks the thinning about single pictures, under loads that the test states.
 struct Judge {
     thinning: Thinning,
     now: Instant,

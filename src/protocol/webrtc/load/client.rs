@@ -212,7 +212,8 @@ impl RtcClient {
                 }
                 Event::Closed(reason) => self.end(now, closed_text(reason)),
                 Event::KeyFrameWanted { .. } => self.events.push_back(ClientEvent::KeyFrameWanted),
-                // The socket has a single path, and losses are counted by the stamps of the media.
+                // The socket has a single path, and the load generator detects losses by the number that it stamps on
+                // each unit of media.
                 Event::Candidate(_)
                 | Event::PathOpened(_)
                 | Event::PathClosed(_)

@@ -1,5 +1,5 @@
-//! Messages to a room's page by data channel, in the form that the SDK's pages read: the tracks it is sent, and who
-//! speaks.
+//! Messages to a room's page by data channel, in the form that the SDK's pages read: which tracks the page is sent, and
+//! which participants speak.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::types::Handle;
 /// Minimum time between two lists of speakers; pages drop speakers that were not listed for a second.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// The speaking streams, and the list last sent to the page.
+/// The streams that speak, and the time at which their list was last sent to the page.
 #[derive(Debug, Default)]
 pub(super) struct Loud {
     speakers: BTreeSet<Handle>,

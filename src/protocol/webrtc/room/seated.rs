@@ -136,7 +136,7 @@ pub(super) fn label(kind: TrackKind, seat: usize) -> String {
 
 impl Room {
     /// Adds a section to our offers for each seat that is a place, in forms of every enabled codec. Seats for audio
-    /// offer only Opus, because a source must keep its clock rate.
+    /// offer only Opus, because an RTP source must keep its clock rate when another stream takes the seat.
     pub(super) fn offer_seats(&mut self) {
         for kind in [TrackKind::Audio, TrackKind::Video] {
             let count =
