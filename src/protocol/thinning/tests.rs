@@ -59,7 +59,7 @@ struct Line {
     thinning: Thinning,
     now: Instant,
     ms: u64,
-    /// Bits that wait, in thousandths.
+    /// Bits that wait to be carried by the line.
     waiting: u64,
     /// Key frames that were asked for.
     asked: u64,
