@@ -280,7 +280,7 @@ mod tests {
         shown(&mut output, &ann, &first);
         assert_eq!(moved(&mut output, &ann, TrackId::METADATA, 70_020), Some(20));
         assert_eq!(moved(&mut output, &ann, TrackId::DATA, 70_020), Some(20));
-        // A splice is ahead of its time, and moved along with its unit.
+        // Splice information arrives before the time of the splice. That time is moved by as much as the unit's.
         let section = scte35::moved_to(&scte35::insert(7, scte35::Kind::Out, None), 72_000 * 90).unwrap();
         let mut splice = data(&ann, TrackId::CUES, 70_020);
         (splice.unit.pts, splice.unit.payload) = (72_000, section);
