@@ -2,7 +2,7 @@
 
 /// Milliseconds of stream time for each section or cue: 50 of them a second.
 const EACH_MS: i64 = 20;
-/// Number of sections or cues that may arrive at once.
+/// Number of sections or cues that may arrive at the same time.
 const BURST: i64 = 100;
 
 /// The number of sections or cues that a publisher may still send, measured in stream time.

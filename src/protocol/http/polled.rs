@@ -344,7 +344,7 @@ pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
 
 /// The blob for which a request must wait, if any.
 enum Wanted {
-    /// No blob: the request can be answered at once.
+    /// No blob: the request can be answered immediately.
     Now,
     Blob(WantedBlob),
     TooFar,

@@ -341,7 +341,7 @@ fn a_trial_that_fails_soon_doubles_the_time_until_the_next() {
     // A trial that ends in a full queue only after a long time does not count as a failure.
     assert!(judge.free(8000, 100) && !judge.free(400, 290));
     assert!(!judge.free(2900, 100) && judge.free(200, 100));
-    // A path that is no longer known to be narrow is tried at once.
+    // A path that is no longer known to be narrow is tried immediately.
     assert!(!judge.free(400, 290));
     assert!(judge.picture(Shape::Free, 1, 100, None) && judge.free(40, 100));
 }
@@ -437,6 +437,6 @@ fn an_idle_path_of_a_picture_that_stands_is_probed_with_twice_the_rate() {
     assert!(!judge.picture(Shape::Chain, 1, 10_000_000, Some(0)));
     assert!(probes(&mut judge, 360, load).is_empty(), "not idle for long");
     assert_eq!(probes(&mut judge, 80, load), [2_000_000]);
-    // A hint causes a probe at once, without the wait between two probes of an idle path.
+    // A hint causes an immediate probe, without the wait between two probes of an idle path.
     assert_eq!(probes(&mut judge, 40, Load { hint: Some(3_000_000), ..load }), [3_000_000]);
 }

@@ -37,7 +37,7 @@ mod tests;
 pub(super) use self::seated::{Limits, Step};
 pub(super) use self::seating::SEATS_MAX;
 
-/// Maximum number of streams of a main track sent to a viewer at once.
+/// Maximum number of streams of a main track sent to a viewer at the same time.
 pub(super) const STREAMS_MAX: usize = 50;
 /// Maximum number of streams that take turns on the seats of a viewer that has only seats.
 const CANDIDATES_MAX: usize = 1000;

@@ -4,7 +4,7 @@
 //! socket. Descriptions and news are exchanged between the two as [`ToSession`] and [`FromSession`]; media passes
 //! through the port.
 //!
-//! | | the client offers at once | the client offers later, or never |
+//! | | the client's request has an offer | the client offers later, or never |
 //! |---|---|---|
 //! | publishes | the offer is evaluated; once granted: our answer | once granted: the client's offer, then our answer |
 //! | plays | once granted, with tracks: our answer | once granted, with tracks: our offer, then the client's answer |

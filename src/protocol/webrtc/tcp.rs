@@ -1,6 +1,6 @@
 //! A TCP connection to a media port (RFC 6544), for peers behind firewalls that block UDP. Frames on the connection
 //! (RFC 4571) are handled as datagrams of the port. If the first frame is not a connectivity check for an existing
-//! session, the connection is closed at once.
+//! session, the connection is closed immediately.
 
 use std::time::Duration;
 

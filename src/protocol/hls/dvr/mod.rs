@@ -115,7 +115,7 @@ struct Due {
     /// Lists to write; and true if the list of the newest segments must be written.
     lists: VecDeque<(String, Bytes)>,
     tail: bool,
-    /// Names to remove at once; and names that no playlist lists any more, with the date at which their chunk ends.
+    /// Names to remove now; and names that no playlist lists any more, with the date at which their chunk ends.
     drops: Vec<String>,
     leaving: VecDeque<(i64, Vec<String>)>,
     /// True if the folder is to be removed.
