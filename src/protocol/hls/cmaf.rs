@@ -125,7 +125,7 @@ fn has_begun(rendition: &Mp4Segmenter) -> bool {
 }
 
 /// Returns the stream of a playlist in [`FOLDER`], or of a manifest; `None` if the application does not make such
-/// files. Players that probe for them then get an answer at once, instead of waiting for files that never appear.
+/// files. Players that probe for them then get an immediate answer, instead of waiting for files that never appear.
 fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let (folder, file) = name.rsplit_once('/')?;
     let id = folder
@@ -262,7 +262,7 @@ struct Cmaf {
     joining: Vec<(String, i64)>,
     /// Segment number and discontinuity number with which the first rendition starts.
     start: Start,
-    /// The end of the first rendition's last segment, in milliseconds.
+    /// Time at which the newest complete segment of the first rendition ends, in milliseconds.
     boundary_ms: Option<i64>,
     epochs: Epochs,
     /// Milliseconds added to decode times in segments.
@@ -452,8 +452,8 @@ impl Cmaf {
         }
     }
 
-    /// Notes an audio rendition whose first unit arrives after the first rendition has cut a segment: it joins at the
-    /// next boundary.
+    /// Notes an audio rendition whose first unit arrives after the first rendition has cut a segment: the audio joins
+    /// when the first rendition ends its current segment.
     fn join_late(&mut self, at: usize) {
         let is_late = self.renditions.first().is_some_and(|lead| lead.window().has_cut());
         let Some(one) = self.renditions.get(at).filter(|one| is_late && !has_begun(one)) else { return };
@@ -463,7 +463,7 @@ impl Cmaf {
         }
     }
 
-    /// True if the unit is dropped because its audio rendition begins only at the next boundary.
+    /// True if the unit is dropped because its audio rendition only begins when the first rendition ends its segment.
     fn is_early(&self, at: usize, dts_ms: i64) -> bool {
         let base = self.renditions.get(at).map(|one| one.names().base.as_str());
         let joins = self.joining.iter().find(|(joining, _)| Some(joining.as_str()) == base);
@@ -600,7 +600,8 @@ impl Cmaf {
         let renditions = self.renditions.iter_mut().chain(&mut self.absent);
         renditions.for_each(|rendition| rendition.move_dates(moved_ms));
         if self.dates.is_due() {
-            // The dates of all renditions jump where those of the first rendition do (RFC 8216bis §6.2.4).
+            // Dates jump where a segment of the first rendition ends, and for all renditions at the same time (RFC
+            // 8216bis §6.2.4).
             let lead = self.renditions.first().filter(|lead| lead.has(entry.unit.track));
             if let Some(end_ms) = lead.and_then(|lead| lead.end_before(&timed(entry, 0))) {
                 self.dates.jump(end_ms);

@@ -153,7 +153,7 @@ pub(super) struct HlsCopy {
     /// Number of the first segment in memory.
     in_memory_from: u64,
     files: Files,
-    /// Names of files that memory may drop once the copy has stored them.
+    /// Names of files that may be dropped from memory once the copy has stored them.
     kept: Vec<String>,
     cleared: bool,
     /// True if the stored playlist is out of date.
@@ -274,7 +274,7 @@ impl HlsCopy {
         self.all.discontinuity_sequence = live.discontinuity_sequence;
     }
 
-    /// Settles segments that memory no longer has: each is either on the disk or a permanent gap.
+    /// Moves segments that memory no longer has to `settled`: each is either on the disk or a permanent gap.
     fn settle(&mut self) {
         let gone = self.all.segments.iter().take(self.gone());
         let settled = gone.take_while(|segment| !self.files.is_pending(segment)).count();

@@ -36,7 +36,7 @@ pub(super) trait Presenter: std::fmt::Debug + Send {
 #[derive(Debug)]
 pub(super) struct LiveSink<P> {
     presenter: P,
-    /// Units of tracks that are ahead of other tracks.
+    /// Units that wait, because their tracks are ahead of other tracks.
     lineup: Lineup<Entry>,
     /// The tracks of the last unit, and therefore of all waiting units.
     chosen: Chosen,

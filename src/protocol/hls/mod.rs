@@ -52,7 +52,7 @@ use viewer::Viewer;
 const ENDING: &str = ".m3u8";
 /// The query that, appended to a playlist's name, requests its delta update (RFC 8216bis §6.2.5.1).
 const DELTA: &str = "?_HLS_skip=YES";
-/// Number of digits of the Unix time in milliseconds since 2001.
+/// Number of digits that the Unix time in milliseconds has had since 2001.
 const UNIX_MS_DIGITS: usize = 13;
 /// The name of the protocol, under which its viewers are counted.
 const NAME: &str = "hls";

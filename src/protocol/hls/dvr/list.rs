@@ -30,7 +30,7 @@ const END: &str = "#EXT-X-ENDLIST\n";
 pub(in crate::protocol::hls) struct Choice {
     /// The time at which the playlist begins.
     pub(in crate::protocol::hls) start_ms: Option<i64>,
-    /// True if the beginning advances with the clock.
+    /// True if the beginning advances with the clock, because `start` is relative to now.
     pub(in crate::protocol::hls) is_sliding: bool,
     /// The time at which the playlist ends, as that of a recording does; `None` if the playlist continues with the
     /// stream.

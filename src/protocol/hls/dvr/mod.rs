@@ -74,7 +74,7 @@ enum Doing {
         name: String,
         bytes: Bytes,
     },
-    /// The list of the segments that may still change.
+    /// Writes the list of the segments that may still change.
     Tail,
     Drop {
         names: Vec<String>,
@@ -93,10 +93,10 @@ struct Files {
     lost: BTreeSet<String>,
     /// Bytes of segments that no playlist has listed yet, by name.
     sizes: BTreeMap<String, u64>,
-    /// Names that memory may forget once their files are on the disk.
+    /// Names of files that may be dropped from memory once they are on the disk.
     kept: Vec<String>,
-    /// Name of the newest segment's initialization section, which the next segments need; and the newest
-    /// initialization section.
+    /// Name of the initialization section that the newest segment uses, as further segments may; and the
+    /// initialization section that arrived last.
     map: Option<String>,
     init: Option<(String, Bytes)>,
 }
@@ -142,7 +142,7 @@ struct Stage {
     is_short: bool,
 }
 
-/// The segments of one playlist that viewers can go back to.
+/// The segments of one playlist to which viewers can rewind.
 #[derive(Debug)]
 pub(super) struct Dvr {
     settings: DvrSettings,
@@ -357,7 +357,7 @@ impl Dvr {
     }
 
     /// If the application has nearly reached `dvr.max_bytes` and the stream has more than its share, removes the
-    /// oldest segments. A stream with several playlists removes the same part of each.
+    /// oldest segments. A stream with several playlists removes the same proportion of the bytes of each.
     fn share(&mut self) {
         let brim = self.settings.max_bytes / 8 * 7;
         let share = brim.checked_div(self.usage.streams.max(1)).unwrap_or(brim);

@@ -326,8 +326,8 @@ fn a_beginning_within_a_range_of_dates_has_it() {
     for number in 0..60_i64 {
         rig.segment(10, false);
         if number == 10 || number == 20 {
-            // The date range belongs to a segment that is not listed yet. The rig lists segments at once, so the
-            // test adds the range by hand.
+            // The date range belongs to a segment that is not listed yet. The rig lists each segment immediately,
+            // so the test adds the range by hand.
             let range = DateRange {
                 id: format!("range-{number}"),
                 start_ms: BEGUN_MS + number * 2000,

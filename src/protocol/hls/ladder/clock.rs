@@ -51,7 +51,7 @@ impl Clock {
         self.dates.note(arrival(entry), chosen.epoch());
     }
 
-    /// Holds a unit back. Returns true when there are enough.
+    /// Holds a unit back. Returns true once enough units are held back to fix the time.
     pub(super) fn hold(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
         self.held_bytes = self.held_bytes.saturating_add(entry.unit.payload.len());
         self.held.push((entry.clone(), chosen.clone()));

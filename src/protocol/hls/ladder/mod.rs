@@ -134,7 +134,7 @@ impl Layout {
     }
 }
 
-/// Returns the main track of a playlist of all renditions with this name.
+/// Returns the id of the main track, if this is the name of a ladder's multivariant playlist.
 fn of_master(name: &str) -> Option<&str> {
     let path = name.strip_suffix(MASTER)?;
     stream_of(name)?;
@@ -142,8 +142,8 @@ fn of_master(name: &str) -> Option<&str> {
     (!id.is_empty()).then_some(id)
 }
 
-/// Returns the main track of a playlist or a manifest of all renditions of single tracks, if the application makes
-/// such files.
+/// Returns the id of the main track, if this is the name of the multivariant playlist or the manifest of a ladder with
+/// renditions of single tracks, and the application makes such files.
 fn of_master_apart<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let settings = HlsSettings::of(app);
     let (folder, file) = name.rsplit_once('/')?;
@@ -319,7 +319,7 @@ impl Ladder {
         for selection in wanted {
             let own = before.iter().position(|rung| rung.is_of(selection)).map(|at| before.remove(at));
             let mut rung = own.unwrap_or_else(|| {
-                // All renditions of one stream have the same numbers.
+                // All renditions of one stream have the same segment numbers.
                 let lead = self.rungs.first().filter(|lead| lead.name().is_some());
                 let start = lead.map_or(self.start, |lead| lead.window().start_beside());
                 // Players get one key only, so the samples of all tracks are encrypted with the same key.

@@ -261,7 +261,7 @@ impl Rung {
 
     // ---- inputs
 
-    /// Sets a key given by the operator, for the segments from the next one on.
+    /// Sets a key given by the operator, for the next segment and those after it.
     pub(super) fn set_key(&mut self, key: GivenKey) {
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.set_key(key),
@@ -489,7 +489,7 @@ impl Rung {
         (self.away.is_paused, self.is_news) = (true, true);
     }
 
-    /// Lists a gap up to `end_ms`, the end of another rendition's segment. `dated` returns the date of a time.
+    /// Lists a gap up to `end_ms`, the end of another rendition's segment. `dated` converts a media time to a date.
     pub(super) fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
         self.is_news |= match &mut self.form {
             Form::Ts(segmenter) => segmenter.pass(end_ms, dated),

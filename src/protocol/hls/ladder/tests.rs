@@ -259,7 +259,7 @@ impl Rig {
         self.uris().iter().map(of).collect()
     }
 
-    /// Checks that the newest `count` common segments are the same in all renditions.
+    /// Checks that the newest `count` segments that all renditions list have the same dates and lengths in each.
     fn assert_aligned(&self, count: usize) {
         let all = self.segments();
         let (first, others) = all.split_first().unwrap();

@@ -1,4 +1,4 @@
-//! A client of the load generator: its signalling, and the peer that it describes.
+//! A client of the load generator: its signalling, and its WebRTC peer, whose descriptions are signalled.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -33,7 +33,7 @@ impl Limits {
     pub(in crate::protocol::webrtc) const NONE: Self = Self { video: None, audio: None };
 }
 
-/// An effect of a change of seats, for the session.
+/// An action that the session must take because seats have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::protocol::webrtc) enum Step {
     /// Subscribe to a stream under this handle.

@@ -125,7 +125,7 @@ fn once_cleared_nothing_comes_back_whatever_the_job_under_way_does() {
             rig.dvr.finish();
             rig.dvr.clear();
             rig.done(outcome);
-            // Further segments are not kept, and a removal that fails is tried again.
+            // After a stream was deleted, its further segments are not kept. A removal that fails is tried again.
             rig.segment(1000, false);
             let mut missed = not_done().into_iter();
             while !rig.dvr.is_settled() {
@@ -153,7 +153,7 @@ fn what_goes_while_the_disk_hangs_is_not_written_behind_its_removal() {
     let due = &rig.dvr.due;
     assert!(due.lists.len() <= 6, "{} lists", due.lists.len());
     assert!(rig.dvr.files.waiting.len() < 120, "{} files", rig.dvr.files.waiting.len());
-    // Segments that the disk already has are removed as well.
+    // Once the disk works again, old segments that are on it are removed as well.
     rig.settle();
     let listed = rig.shown(Choice::default()).unwrap();
     let first = listed.media_sequence - LEAVING_SEGMENTS - u64::try_from(2 * CHUNK).unwrap();
