@@ -547,7 +547,7 @@ fn the_end_of_a_file_waits_for_the_job_under_way() {
     rig.disk_works_again();
     rig.assert_ended(1);
     rig.assert_whole(&sent);
-    // The same with a disk that fails while the bytes wait.
+    // The end of the file also waits if the sink gives up while bytes wait for the disk.
     let mut rig = both(RecordingOrder::default());
     rig.stream(0, 2000);
     rig.stalls = true;
