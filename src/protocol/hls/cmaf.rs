@@ -257,8 +257,8 @@ struct Cmaf {
     renditions: Vec<Mp4Segmenter>,
     /// Renditions of tracks that have left the stream; their playlists continue with gaps until the tracks return.
     absent: Vec<Mp4Segmenter>,
-    /// Audio renditions that joined later, with the time in milliseconds from which they have segments: the next
-    /// boundary of the first rendition, `i64::MAX` until it is known.
+    /// Audio renditions that joined later, with the time in milliseconds from which they have segments: the end of the
+    /// segment that the first rendition was making then; `i64::MAX` until it is known.
     joining: Vec<(String, i64)>,
     /// Segment number and discontinuity number with which the first rendition starts.
     start: Start,
@@ -581,7 +581,7 @@ impl Cmaf {
         self.publishing.media_playlist(&name, &playlist, progress);
     }
 
-    /// Adds gaps to the playlists of absent tracks, up to the end of the first rendition's last segment.
+    /// Adds gaps to the playlists of absent tracks, up to the end of the first rendition's newest segment.
     fn pass_absent(&mut self, end_ms: i64) {
         let mut absent = std::mem::take(&mut self.absent);
         for rendition in &mut absent {

@@ -139,7 +139,7 @@ impl Lag {
         }
     }
 
-    /// Returns the DTS in milliseconds by which a presentation time is dated.
+    /// Returns the DTS in milliseconds whose date is the date of this presentation time.
     pub(super) const fn dts_ms(self, pts_ms: i64) -> i64 {
         pts_ms.saturating_sub(self.0)
     }

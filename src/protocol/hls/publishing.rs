@@ -66,7 +66,7 @@ pub(super) struct Publishing {
 }
 
 impl Publishing {
-    /// Creates the publishing with the copies that the settings require of the playlist with this name.
+    /// Makes a [`Publishing`] with the copies that the settings require of the playlist with this name.
     pub(super) fn copied(now: Now, order: &SinkOrder, seed: Seed, playlist: &str) -> Self {
         let copies = HlsCopy::wanted(order, playlist);
         let mut publishing = Self { copies, ..Self::new(now, order, seed) };
@@ -81,7 +81,7 @@ impl Publishing {
         }
     }
 
-    /// Creates the publishing of a ladder.
+    /// Makes a [`Publishing`] for a ladder.
     pub(super) fn of_ladder(now: Now, order: &SinkOrder, seed: Seed, main: Arc<str>) -> Self {
         Self { ladder: Some(main), ..Self::new(now, order, seed) }
     }
@@ -151,7 +151,8 @@ impl Publishing {
         self.blob(name, text.into(), progress, None, false);
     }
 
-    /// Publishes a DASH manifest. Players are given the time of `calendar`, by which the media arrived.
+    /// Publishes a DASH manifest. Each player's copy states the present time by `calendar`, which also gives the dates
+    /// of the media's arrival.
     pub(super) fn manifest(&mut self, name: &str, text: String, calendar: Option<Calendar>) {
         self.blob(name, text.into(), Progress::ENDED, calendar, false);
     }

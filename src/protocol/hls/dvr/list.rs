@@ -25,7 +25,7 @@ const LENGTH: &str = "#EXTINF:";
 const STEP: &str = "#EXT-X-DISCONTINUITY";
 const END: &str = "#EXT-X-ENDLIST\n";
 
-/// A viewer's choice, in milliseconds of Unix time.
+/// The part of a stream that a viewer has chosen; times are in milliseconds of Unix time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::protocol::hls) struct Choice {
     /// The time at which the playlist begins.

@@ -148,7 +148,7 @@ pub(super) struct Dvr {
     settings: DvrSettings,
     /// The folder on the disk.
     folder: Vec<String>,
-    /// Exists for as long as this window writes to the folder.
+    /// Held while this window writes to the folder. Until it is dropped, another stream of this name must wait.
     writer: Arc<()>,
     /// Prefix of the names of the window's files: the playlist's name without the ending.
     stem: String,

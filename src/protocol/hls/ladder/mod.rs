@@ -183,7 +183,7 @@ struct Around {
     /// Renditions whose tracks have left while there is no other rendition to switch to; their playlists continue
     /// with gaps.
     absent: Vec<Rung>,
-    /// The end of the last segment of the first rendition.
+    /// Time at which the newest complete segment of the first rendition ends.
     boundary_ms: Option<i64>,
     chosen_epoch: u32,
     /// The renditions of other streams, as of the last key frame.

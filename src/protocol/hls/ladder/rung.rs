@@ -160,7 +160,7 @@ struct Away {
     /// Number of absences so far; those of additional audio do not count.
     pauses: u32,
     /// Units before this time belong to no segment: audio that has returned begins with the next segment of the
-    /// others.
+    /// other renditions.
     from_ms: i64,
 }
 

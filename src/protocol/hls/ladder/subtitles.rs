@@ -1,4 +1,4 @@
-//! The subtitles of a ladder: those of the leading stream, beside its first rendition.
+//! The subtitles of a ladder: those of the leading stream, in segments like those of its first rendition.
 //!
 //! Each stream makes segments of its own subtitles, but only the leading one publishes playlists of them. If another
 //! stream leads later, it continues these playlists.
