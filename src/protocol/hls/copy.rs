@@ -4,7 +4,7 @@
 //!    and no file on the disk is ever incomplete.
 //! 2. A segment that cannot be stored, or waits too long, becomes a gap in the playlist (`EXT-X-GAP`, RFC 8216bis
 //!    §4.4.4.7); the next segment is tried again. Live viewers are served from memory meanwhile.
-//! 3. The playlist on the disk has all segments. With `event`, live viewers get it too, so that they can go back to
+//! 3. The playlist on the disk has all segments. With `event`, live viewers get it too, so that they can rewind to
 //!    the beginning; segments that are no longer in memory are then served from the disk. A server has the segments
 //!    that memory has, under the same names; files that memory drops are removed from the server.
 //! 4. When the stream has ended, the playlist says so. Files are kept until the stream is published again, or

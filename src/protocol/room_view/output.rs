@@ -115,7 +115,7 @@ impl Output {
     /// Converts script data or timed metadata, for which no track is described and whose times are in milliseconds.
     fn convert_data(&self, entry: &Entry) -> Option<(AccessUnit, Arc<Tracks>)> {
         let dts = entry.dts_ms.saturating_add(self.shift_ms);
-        // Splice information is sent ahead of its time.
+        // Splice information arrives before the time of the splice, which is its PTS.
         let pts = entry.unit.pts.saturating_add(self.shift_ms).max(dts);
         let mut unit = AccessUnit { dts, pts, ..entry.unit.clone() };
         if unit.track == TrackId::CUES {
