@@ -55,7 +55,7 @@ pub(crate) enum Outcome {
     Bad,
     /// The stream is not supported; the text is for the publisher.
     Unsupported(String),
-    /// Unsupported audio was left out for the first time; the rest continues. The text is for the log.
+    /// Unsupported audio was left out for the first time; the other tracks continue. The text is for the log.
     LeftOut(String),
     /// The outcomes of each track of a multitrack message, or of each frame of a tag.
     Several(Vec<Self>),

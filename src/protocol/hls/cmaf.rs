@@ -470,8 +470,8 @@ impl Cmaf {
         joins.is_some_and(|(_, from_ms)| dts_ms < *from_ms)
     }
 
-    /// Called when a further video has begun a segment: numbers this segment like the first video's segment of the
-    /// same time, and sets its end close to the end of that one.
+    /// Called when a further video has begun a segment: gives the segment the number of the first video's segment that
+    /// covers the same time, and lets both segments end close to each other.
     fn keep_beside(&mut self, at: usize) {
         let lead = self.renditions.first().and_then(|lead| lead.window().mark());
         let own = self.renditions.get_mut(at).map(Mp4Segmenter::window_mut);
@@ -479,7 +479,7 @@ impl Cmaf {
         let Some(mark) = window.mark() else { return };
         let (end_ms, begin_ms) =
             (lead.begin_ms.saturating_add(self.settings.rules.segment_ms), mark.begin_ms);
-        // The first video may not have begun its segment of the same time yet.
+        // The first video may not have begun the segment that covers this time yet.
         let is_ahead = begin_ms >= end_ms.saturating_sub(SNAP_MS);
         let number = lead.number.saturating_add(u64::from(is_ahead)).max(mark.number);
         window.begin_at(Start { number, discontinuities: lead.discontinuities });

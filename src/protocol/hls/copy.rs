@@ -309,7 +309,8 @@ impl HlsCopy {
         if self.end == End::No {
             let lingers = match self.place {
                 Place::Disk { lingers, .. } => {
-                    // The playlist on the disk is complete, even if that of live viewers has no end (`hls.endlist`).
+                    // The playlist on the disk gets its end tag, even if the playlist of live viewers gets none
+                    // (`hls.endlist`).
                     let is_told = std::mem::replace(&mut self.all.ended, true);
                     self.list_due |= !is_told && self.count() > 0 && self.files.pending.is_empty();
                     lingers

@@ -31,7 +31,7 @@ const SEGMENT_TYPE: &str = "video/iso.segment";
 const MP4_TYPE: &str = "video/mp4";
 /// W3C WebVTT §8.
 const TEXT_TYPE: &str = "text/vtt;charset=utf-8";
-/// The id of the job that reads the file of the key; those of copies count from 0.
+/// The id of the job that reads the key file; the ids of jobs of copies count from 0.
 const KEY_JOB: u64 = u64::MAX;
 /// The first id of jobs on segments that are kept on the disk for rewinding.
 const DVR_JOBS: u64 = 1 << 32;

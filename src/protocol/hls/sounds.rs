@@ -81,7 +81,7 @@ pub(super) struct Group {
     pub(super) bits: (u64, u64),
 }
 
-/// Returns the groups of these audio tracks, that of the first track first, and their renditions.
+/// Returns the groups of these audio tracks, beginning with the group of the first track, and their renditions.
 pub(super) fn grouped(choices: &[Choice<'_>]) -> (Vec<Group>, Vec<Rendition>) {
     let mut codecs: Vec<&str> = Vec::new();
     choices.iter().map(Choice::codec).for_each(|codec| {

@@ -56,7 +56,7 @@ impl Languages {
         self.0.iter().flat_map(|list| list.iter())
     }
 
-    /// Returns the index of a language; that of the first one if the text is empty.
+    /// Returns the index of a language; an empty text means the first language.
     fn find(&self, told: &str) -> Option<usize> {
         find_language(self.0.as_deref()?, told)
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::depackager::Output;
 
-/// Maximum time by which a unit is emitted early, so that one wake-up serves the units of a moment.
+/// Maximum time by which a unit is emitted early, so that one wake-up emits all units that are due within this time.
 const EARLY: Duration = Duration::from_millis(2);
 
 /// The pacing of one file.

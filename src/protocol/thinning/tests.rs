@@ -269,8 +269,8 @@ fn behind_a_cut_all_pictures_are_tried_again_and_less_often_when_that_fails() {
     let before = line.thinning.left_out();
     line.run(Shape::Free, 50, 250, RATE * 2);
     assert_eq!(line.thinning.left_out(), before, "five seconds later it gets all");
-    // A line whose rate is between that of the base pictures and that of all: each trial costs some delay, so trials
-    // become rare.
+    // The line carries more than the base pictures need, but less than all pictures need. Each trial of sending all
+    // pictures costs some delay, so trials become rare.
     let mut line = Line::new();
     line.run(Shape::Free, 50, 2500, RATE * 80 / 100);
     let odd = |from: u64| line.shown.iter().filter(|one| one.number >= from && one.number % 2 == 1).count();

@@ -595,7 +595,7 @@ fn audio_frames_are_split_and_joined_and_timed_from_their_packet() {
     let cuts = [0, 3 * 108 + 50, 6 * 110 - 3, stream.len()];
     let mut units = Vec::new();
     for (n, cut) in cuts.windows(2).enumerate() {
-        // The time is that of the first frame that begins in the packet: 0, 4, 6; a tick late, as rounding makes it.
+        // The PTS is the time of the first frame that begins in the packet: 0, 4, 6; with rounding errors of a tick.
         let pts = [0, 4, 6][n] * 1920 + n as u64;
         units.extend(publisher.audio(pts, &stream[cut[0]..cut[1]]));
     }

@@ -382,7 +382,7 @@ impl Room {
         self.is_stale = true;
     }
 
-    /// Restarts a stream whose codec has changed: at other places, or in the same seats.
+    /// Restarts a stream whose codec has changed: the stream gets new places, or continues in the seats that it has.
     pub(super) fn begin_anew(&mut self, handle: Handle, tracks: &Tracks, codecs: Codecs) {
         self.give_up(handle);
         self.vacate_seats(handle);

@@ -267,7 +267,7 @@ fn a_beginning_an_end_and_a_change_are_those_of_the_whole() {
             assert_eq!(first.program_date_time, Some(begin_ms(at)));
             let start = format!("#EXT-X-START:TIME-OFFSET={}.{:03}", ms / 1000, ms % 1000);
             assert!(String::from_utf8(parts).unwrap().contains(&start), "{start}");
-            // A player that had the previous list gets the same list from a delta update.
+            // With a delta update, a player that has the previous playlist gets the same segments.
             let delta = rig.shown(Choice { has_rest: true, ..choice }).unwrap();
             assert_eq!(delta.media_sequence, list.media_sequence);
             let skipped = usize::try_from(delta.skipped).unwrap();
@@ -398,7 +398,7 @@ fn t_19_whatever_the_disk_does_viewers_can_fetch_what_is_listed() {
             rig.settle();
         }
         assert!(rig.dvr.is_settled() && rig.shown(Choice::default()).unwrap().ended, "{seed}");
-        // The next run continues with all of these segments, and with no others.
+        // The next run of the stream continues with exactly the segments of this run.
         let ended = rig.shown(Choice::default()).unwrap();
         let (disk, seen, number) = (rig.disk, rig.seen, rig.number);
         let mut next = Rig::new(settings(100, cap), number + 3, disk);

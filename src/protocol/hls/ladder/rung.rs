@@ -157,7 +157,7 @@ pub(super) fn key_name(selection: Selection) -> String {
 struct Away {
     /// True while the track is absent.
     is_paused: bool,
-    /// Number of absences so far; those of additional audio do not count.
+    /// Number of absences so far; always 0 for additional audio.
     pauses: u32,
     /// Units before this time belong to no segment: audio that has returned begins with the next segment of the
     /// other renditions.
@@ -462,7 +462,7 @@ impl Rung {
         self.settle(beside, has_waited);
     }
 
-    /// Sets the target duration: that of the leading rendition, or one that is enough for all.
+    /// Sets the target duration: the one of the leading rendition, or one that is long enough for all renditions.
     fn settle(&mut self, beside: &Beside, has_waited: bool) {
         let told = beside.lead.as_ref().and_then(|lead| lead.target);
         if !self.window().is_ripe() || told.is_none() && !has_waited {

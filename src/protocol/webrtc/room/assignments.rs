@@ -81,8 +81,9 @@ impl Room {
         Some(assignments)
     }
 
-    /// Returns the list of audio tracks with their loudness, when due: of all seats; without seats, of the streams
-    /// that speak and of those that have just stopped. Old pages read `assignments`, others `payload`.
+    /// Returns the list of audio tracks with their loudness, when due. If there are seats, the list has all of them;
+    /// otherwise it has the streams that speak, and those that have just stopped. Old pages read `assignments`, others
+    /// `payload`.
     pub(in crate::protocol::webrtc) fn poll_speakers(&mut self, now: Instant, room: &str) -> Option<String> {
         let is_early = self.loud.poll_timeout().is_some_and(|at| at > now);
         if !self.loud.is_due || is_early {

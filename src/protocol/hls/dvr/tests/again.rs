@@ -279,8 +279,8 @@ fn a_list_of_newest_segments_that_was_left_behind_hides_no_chunk() {
     ] {
         let mut disk = BTreeMap::new();
         for (number, segments) in &lists {
-            // A chunk's list is named by its number; the other list with that number is that of the newest
-            // segments.
+            // A chunk's list is named by its first number. If two lists begin with the same number, the longer one
+            // is the list of the newest segments.
             let is_tail = lists.iter().any(|other| other.0 == *number && other.1 < *segments);
             let name = if is_tail { format!("{TAIL}{LIST}") } else { format!("{number}{LIST}") };
             disk.insert(name, list_of(*number, *segments));
