@@ -54,7 +54,7 @@ pub(super) static JPEG: SinkKind = SinkKind {
     ..KIND
 };
 
-/// The common part of both kinds.
+/// The common part of the kinds that make PNG and JPEG.
 const KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |_| false,

@@ -124,7 +124,7 @@ pub(in crate::protocol::hls) fn select(bytes: &Bytes, choice: Choice) -> Option<
     Some(vec![Bytes::from(lines), bytes.slice(from..end.max(from)), ending])
 }
 
-/// Returns the lines of date ranges that began before a date and are still open there.
+/// Returns the lines of date ranges that began before a date and are still open at that date.
 fn going_on(text: &str, head: &str, before: Range<usize>, date_ms: i64) -> Option<String> {
     if before.is_empty() || !head.contains(RANGED) {
         return None;
