@@ -1,7 +1,7 @@
 //! A TCP connection that carries the datagrams of a shared port, for peers whose UDP is blocked. Each message of
 //! its byte stream is a datagram of the port, and datagrams to the peer are written as messages.
 //!
-//! 1. If the port does not accept the first message, the connection is closed at once.
+//! 1. If the port does not accept the first message, the connection is closed immediately.
 //! 2. When a session of the port claims the connection ([`PortNews::Carries`]), it belongs to that session and
 //!    ends with it.
 //! 3. A connection that no session claims in time is closed; a claimed one is closed after silence, if its

@@ -1,14 +1,14 @@
-//! The rate at which a publisher may send splice information.
+//! The rate at which a publisher may send splice information or cues of subtitles.
 
-/// Milliseconds of stream time for each section: 50 sections a second.
+/// Milliseconds of stream time for each section or cue: 50 of them a second.
 const EACH_MS: i64 = 20;
-/// Number of sections that may arrive at once.
+/// Number of sections or cues that may arrive at the same time.
 const BURST: i64 = 100;
 
-/// The allowance of sections that a publisher may still send, in stream time.
+/// The number of sections or cues that a publisher may still send, measured in stream time.
 #[derive(Debug)]
 pub(in crate::protocol) struct CueRate {
-    /// Saved stream time in milliseconds; each section costs [`EACH_MS`] of it.
+    /// Saved stream time in milliseconds; each section or cue costs [`EACH_MS`] of it.
     saved_ms: i64,
     last_ms: Option<i64>,
 }
@@ -18,7 +18,7 @@ impl CueRate {
         Self { saved_ms: BURST * EACH_MS, last_ms: None }
     }
 
-    /// Takes a section at this stream time, in milliseconds. Returns false if there were too many.
+    /// Counts a section or a cue at this stream time, in milliseconds. Returns false if there were too many.
     pub(in crate::protocol) fn takes(&mut self, at_ms: i64) -> bool {
         let last_ms = self.last_ms.unwrap_or(at_ms);
         let passed_ms = at_ms.saturating_sub(last_ms).max(0);

@@ -28,8 +28,8 @@ pub(in crate::protocol) struct DecodeOrder {
 }
 
 impl DecodeOrder {
-    /// Raises the number of pictures that may come before one that is presented earlier to the number given by the
-    /// parameter sets.
+    /// Notes the depth that the parameter sets state: the number of pictures that may arrive before one that is
+    /// presented earlier. The depth in use never decreases.
     pub(in crate::protocol) fn announce(&mut self, depth: u8) {
         self.depth = self.depth.max(usize::from(depth).min(DEPTH_MAX));
     }
@@ -58,8 +58,8 @@ impl DecodeOrder {
         dts
     }
 
-    /// Returns by how many ticks a presentation time may precede the last decode time. If it precedes it by more, the
-    /// clock has jumped.
+    /// Returns the maximum distance in ticks by which a presentation time may precede the last decode time. A greater
+    /// distance means that the clock has jumped.
     fn jump_back(&self) -> i64 {
         let early = match self.step {
             0 => JUMP_BACK,

@@ -66,8 +66,8 @@ pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Track
             let Some(id) = id_of(from, number) else { continue };
             let Some(offer) = (derivation.offer)(published, from, settings) else { continue };
             let origin = if offer.is_stand_in() { offer.origin } else { Origin::Derived { from: from.id } };
-            // The derived track gets the epoch of the published one, because a new configuration of that one is one of
-            // the derived track, too.
+            // The derived track gets the epoch of the published one, because a new configuration of the published track
+            // also gives the derived track a new configuration.
             let track = Track { id, origin, epoch: from.epoch, ..offer };
             tracks.get_or_insert_with(|| Tracks::clone(published)).put(track);
         }

@@ -195,7 +195,7 @@ impl Session for Undecided {
 
 impl Paths for Undecided {
     fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
-        // The TLS handshake has negotiated the port's own protocol.
+        // The TLS handshake has negotiated the port's own protocol, so the first bytes need not be compared.
         if matches!(event, PathEvent::Negotiated(_)) {
             self.open = None;
         }

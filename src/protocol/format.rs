@@ -41,7 +41,7 @@ impl Format {
         Self { kind, variant, selection: Selection::DEFAULT }
     }
 
-    /// Returns the format with another selection of tracks; silence is kept.
+    /// Returns the format with another selection of tracks. If the format asks for silence, the new one does too.
     #[must_use]
     pub const fn select(self, selection: Selection) -> Self {
         let silence = self.selection.silence || selection.silence;

@@ -23,7 +23,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Notes that the connection is established and publishing is asked for.
+    /// Notes that the connection is established, and that the target was asked for permission to publish.
     pub(super) fn prepare(&mut self) {
         self.events.push_back(Event::Order(OrderEvent::Push(PushState::Preparing)));
     }

@@ -188,7 +188,7 @@ pub trait UnitSink {
 
 /// A sink that sends several units together.
 pub trait UnitRuns {
-    /// Ends a run of units: none follows for now.
+    /// Called after the last of the units that the worker passed one after another: no further unit follows for now.
     fn end_units(&mut self, ctx: &Context<'_>);
 }
 

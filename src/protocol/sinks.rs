@@ -189,7 +189,7 @@ pub fn begun_with_stream(
     enabled(app).filter(|kind| (kind.begins_with_stream)(app, details))
 }
 
-/// Returns the kinds of sinks that a change of an application's settings ends at once ([`SinkKind::is_outdated`]).
+/// Returns the kinds of sinks that a change of an application's settings ends immediately ([`SinkKind::is_outdated`]).
 #[must_use]
 pub fn outdated(former: &AppSettings, new: &AppSettings) -> Arc<[&'static str]> {
     registry::sinks().filter(|kind| (kind.is_outdated)(former, new)).map(|kind| kind.name).collect()

@@ -55,7 +55,7 @@ pub(crate) enum Outcome {
     Bad,
     /// The stream is not supported; the text is for the publisher.
     Unsupported(String),
-    /// Unsupported audio was left out for the first time; the rest continues. The text is for the log.
+    /// Unsupported audio was left out for the first time; the other tracks continue. The text is for the log.
     LeftOut(String),
     /// The outcomes of each track of a multitrack message, or of each frame of a tag.
     Several(Vec<Self>),
@@ -114,7 +114,7 @@ pub(crate) struct Depackager {
 }
 
 impl Depackager {
-    /// Starts a publication whose times continue at the position given by the grant.
+    /// Starts a publication whose times continue at the position in `grant`, the permission to publish.
     pub(crate) fn new(grant: &Grant) -> Self {
         Self {
             timeline: Timeline::new(CLOCK_BITS, Timescale::MILLISECONDS, grant.position),

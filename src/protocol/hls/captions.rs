@@ -11,9 +11,9 @@ use media::{TrackKind, language};
 use crate::config::{Error, Values};
 use crate::hub::Entry;
 
-/// The key of the setting.
+/// Key of the setting that says which captions to declare.
 pub(super) const KEY: &str = "hls.captions";
-/// The group of captions.
+/// `GROUP-ID` of the captions in multivariant playlists.
 const GROUP: &str = "captions";
 /// Scheme URIs of CEA-608 and CEA-708 captions in DASH (ANSI/SCTE 214-1 §7.2).
 const SCHEMES: [&str; 2] = ["urn:scte:dash:cc:cea-608:2015", "urn:scte:dash:cc:cea-708:2015"];
@@ -25,7 +25,7 @@ pub(super) enum Captions {
     Auto,
     /// The stream is known to have no captions.
     None,
-    /// The channels of the setting, each with its language, if known.
+    /// The channels that the setting lists, each with its language, if the setting states one.
     Given(Arc<[(Channel, Option<String>)]>),
 }
 
@@ -103,7 +103,7 @@ impl Captions {
         }
     }
 
-    /// Returns the descriptors of the captions for a manifest.
+    /// Returns the accessibility descriptors that declare the captions in a DASH manifest.
     pub(super) fn accessibility(&self, known: &Known) -> Vec<Accessibility> {
         let declared = self.declared(known);
         let code = |told: Option<&str>| {

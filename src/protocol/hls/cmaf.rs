@@ -44,24 +44,25 @@ use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{Context, Format, FormatKind};
 use crate::types::Now;
 
-/// The folder of low-latency playlists, and the parts of their names after the stream's id.
+/// The folder of the playlists for single tracks, which have low latency.
 pub(super) const FOLDER: &str = "ll-hls";
 /// Ending of the multivariant playlist that lists a playlist for each track.
 pub(super) const MASTER: &str = "__master.m3u8";
 const MARK: &str = "__";
 /// Mark in the names of subtitle playlists, after the stream's id; the language follows.
 pub(super) const SUBTITLES: &str = "__subs_";
-/// Minimum time of the first unit on the segments' clock, in milliseconds, because other tracks may begin earlier.
+/// Minimum time that the stream's first unit gets in the segments, in milliseconds. The first unit of another track
+/// may be a little earlier, and times in segments cannot be negative.
 const SPARE_MS: i64 = 1000;
 /// Maximum time that the first multivariant playlist waits for a rendition that has begun, because players read it
 /// only once.
 const WAIT: Duration = Duration::from_secs(8);
-/// Variant of the format for encrypted samples: only tracks that can be encrypted.
+/// Variant of the format for encrypted samples. Tracks with a codec that cannot be encrypted do not fit it.
 const PROTECTED: u64 = 1;
 /// The ending of the names of manifests.
 pub(super) const MANIFEST: &str = ".mpd";
 
-/// The sink of one playlist of all tracks.
+/// The sink that publishes one playlist for all tracks together.
 pub(super) static TOGETHER: SinkKind = SinkKind {
     name: "hls-fmp4",
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
@@ -80,7 +81,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     begin: |now, order, seed| Box::new(LiveSink::new(Cmaf::new(now, order, Layout::Together, seed))),
 };
 
-/// The sink of one playlist per track.
+/// The sink that publishes a playlist for each track, and the DASH manifest.
 pub(super) static APART: SinkKind = SinkKind {
     name: "cmaf",
     is_enabled: |app| {
@@ -124,7 +125,7 @@ fn has_begun(rendition: &Mp4Segmenter) -> bool {
 }
 
 /// Returns the stream of a playlist in [`FOLDER`], or of a manifest; `None` if the application does not make such
-/// files. Players that probe for them then get an answer at once, instead of waiting for files that never appear.
+/// files. Players that probe for them then get an immediate answer, instead of waiting for files that never appear.
 fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let (folder, file) = name.rsplit_once('/')?;
     let id = folder
@@ -155,7 +156,7 @@ fn track_file(name: &str) -> Option<(&str, &str)> {
     (is_file && !id.is_empty()).then_some((id, name.get(..length)?))
 }
 
-/// Returns the path of a track's file that viewers can go back to.
+/// Returns the path on the disk of a track's segment or initialization section; `None` if viewers cannot rewind.
 fn kept_apart(app: &str, settings: &AppSettings, name: &str) -> Option<Vec<String>> {
     HlsSettings::of(settings).dvr()?;
     let (_, playlist) = track_file(name)?;
@@ -197,7 +198,8 @@ fn part_of(name: &str) -> Option<(String, Progress)> {
     let stem = name.strip_suffix(".m4s")?;
     let (segment, part) = stem.rsplit_once('.')?;
     let (rest, count) = digits_behind(segment)?;
-    // Between the two numbers is the application's suffix of segment names, which may have non-digits.
+    // Between the run's number and the segment's count is the application's suffix of segment names, which may have
+    // non-digits.
     let (base, run) = digits_behind(rest.trim_end_matches(|c: char| !c.is_ascii_digit()))?;
     let progress = Progress {
         segment: run.checked_add(count)?.checked_sub(1)?,
@@ -247,7 +249,7 @@ enum Layout {
 struct Cmaf {
     layout: Layout,
     id: String,
-    /// The folder of the playlists, with its slash.
+    /// The folder of the playlists, with a slash at the end.
     folder: String,
     settings: HlsSettings,
     publishing: Publishing,
@@ -255,12 +257,12 @@ struct Cmaf {
     renditions: Vec<Mp4Segmenter>,
     /// Renditions of tracks that have left the stream; their playlists continue with gaps until the tracks return.
     absent: Vec<Mp4Segmenter>,
-    /// Audio renditions that joined later, with the time in milliseconds from which they have segments: the next
-    /// boundary of the first rendition, `i64::MAX` until it is known.
+    /// Audio renditions that joined later, with the time in milliseconds from which they have segments: the end of the
+    /// segment that the first rendition was making then; `i64::MAX` until it is known.
     joining: Vec<(String, i64)>,
-    /// Numbers of the first rendition's first segment.
+    /// Segment number and discontinuity number with which the first rendition starts.
     start: Start,
-    /// The end of the first rendition's last segment, in milliseconds.
+    /// Time at which the newest complete segment of the first rendition ends, in milliseconds.
     boundary_ms: Option<i64>,
     epochs: Epochs,
     /// Milliseconds added to decode times in segments.
@@ -279,7 +281,7 @@ struct Epochs {
     shown: u32,
 }
 
-/// Playlist and periods of all renditions together, as published.
+/// Data of the multivariant playlist and the DASH manifest, which describe all renditions together.
 #[derive(Debug)]
 struct Shown {
     /// The subtitles beside a rendition.
@@ -361,8 +363,8 @@ impl Cmaf {
         videos.chain(sounds.iter().map(|track| (audio(track), vec![(*track).clone()]))).collect()
     }
 
-    /// True if these groups differ from the present renditions in more than additional audio. Additional audio
-    /// joins and leaves without a discontinuity in the other renditions.
+    /// True if these groups differ from the present renditions, apart from additional audio, which joins and leaves
+    /// without a discontinuity in the other renditions.
     fn is_other_stretch(&self, groups: &[(String, Vec<Track>)]) -> bool {
         let is_sound = |tracks: &[Track]| tracks.first().is_some_and(|one| one.kind() == TrackKind::Audio);
         let before: Vec<(&str, &[Track])> =
@@ -434,8 +436,8 @@ impl Cmaf {
         }
     }
 
-    /// Lets audio renditions that have joined begin at the end of a segment of the first rendition, with that
-    /// rendition's numbers.
+    /// Called at the end of a segment of the first rendition: audio renditions that have joined begin here, and
+    /// continue the first rendition's segment numbers.
     fn join(&mut self, end_ms: i64) {
         let Some((lead, others)) = self.renditions.split_first_mut() else { return };
         let mark = lead.window().mark();
@@ -450,8 +452,8 @@ impl Cmaf {
         }
     }
 
-    /// Notes an audio rendition whose first unit arrives after the first rendition has cut a segment: it joins at the
-    /// next boundary.
+    /// Notes an audio rendition whose first unit arrives after the first rendition has cut a segment: the audio joins
+    /// when the first rendition ends its current segment.
     fn join_late(&mut self, at: usize) {
         let is_late = self.renditions.first().is_some_and(|lead| lead.window().has_cut());
         let Some(one) = self.renditions.get(at).filter(|one| is_late && !has_begun(one)) else { return };
@@ -461,15 +463,15 @@ impl Cmaf {
         }
     }
 
-    /// True if the unit is dropped because its audio rendition begins only at the next boundary.
+    /// True if the unit is dropped because its audio rendition only begins when the first rendition ends its segment.
     fn is_early(&self, at: usize, dts_ms: i64) -> bool {
         let base = self.renditions.get(at).map(|one| one.names().base.as_str());
         let joins = self.joining.iter().find(|(joining, _)| Some(joining.as_str()) == base);
         joins.is_some_and(|(_, from_ms)| dts_ms < *from_ms)
     }
 
-    /// Gives a segment that a further video has just begun the number of the first video's concurrent segment, and
-    /// sets its end accordingly.
+    /// Called when a further video has begun a segment: gives the segment the number of the first video's segment that
+    /// covers the same time, and lets both segments end close to each other.
     fn keep_beside(&mut self, at: usize) {
         let lead = self.renditions.first().and_then(|lead| lead.window().mark());
         let own = self.renditions.get_mut(at).map(Mp4Segmenter::window_mut);
@@ -477,7 +479,7 @@ impl Cmaf {
         let Some(mark) = window.mark() else { return };
         let (end_ms, begin_ms) =
             (lead.begin_ms.saturating_add(self.settings.rules.segment_ms), mark.begin_ms);
-        // The first video may not have reached this boundary yet.
+        // The first video may not have begun the segment that covers this time yet.
         let is_ahead = begin_ms >= end_ms.saturating_sub(SNAP_MS);
         let number = lead.number.saturating_add(u64::from(is_ahead)).max(mark.number);
         window.begin_at(Start { number, discontinuities: lead.discontinuities });
@@ -579,7 +581,7 @@ impl Cmaf {
         self.publishing.media_playlist(&name, &playlist, progress);
     }
 
-    /// Adds gaps to the playlists of absent tracks, up to the end of the first rendition's last segment.
+    /// Adds gaps to the playlists of absent tracks, up to the end of the first rendition's newest segment.
     fn pass_absent(&mut self, end_ms: i64) {
         let mut absent = std::mem::take(&mut self.absent);
         for rendition in &mut absent {
@@ -591,14 +593,15 @@ impl Cmaf {
         self.absent = absent;
     }
 
-    /// Returns the date of a unit. If the unit's arrival corrects the dates, those of all renditions are moved as
-    /// well.
+    /// Returns the wall-clock date of a unit. If the unit's arrival shows that the dates were wrong, the dates in all
+    /// renditions are corrected.
     fn date(&mut self, entry: &Entry) -> i64 {
         let moved_ms = self.dates.note(arrival(entry), self.epochs.shown);
         let renditions = self.renditions.iter_mut().chain(&mut self.absent);
         renditions.for_each(|rendition| rendition.move_dates(moved_ms));
         if self.dates.is_due() {
-            // The dates of all renditions jump where those of the first rendition do (RFC 8216bis §6.2.4).
+            // Dates jump where a segment of the first rendition ends, and for all renditions at the same time (RFC
+            // 8216bis §6.2.4).
             let lead = self.renditions.first().filter(|lead| lead.has(entry.unit.track));
             if let Some(end_ms) = lead.and_then(|lead| lead.end_before(&timed(entry, 0))) {
                 self.dates.jump(end_ms);

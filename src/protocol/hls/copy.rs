@@ -4,7 +4,7 @@
 //!    and no file on the disk is ever incomplete.
 //! 2. A segment that cannot be stored, or waits too long, becomes a gap in the playlist (`EXT-X-GAP`, RFC 8216bis
 //!    §4.4.4.7); the next segment is tried again. Live viewers are served from memory meanwhile.
-//! 3. The playlist on the disk has all segments. With `event`, live viewers get it too, so that they can go back to
+//! 3. The playlist on the disk has all segments. With `event`, live viewers get it too, so that they can rewind to
 //!    the beginning; segments that are no longer in memory are then served from the disk. A server has the segments
 //!    that memory has, under the same names; files that memory drops are removed from the server.
 //! 4. When the stream has ended, the playlist says so. Files are kept until the stream is published again, or
@@ -30,7 +30,8 @@ use crate::protocol::sinks::SinkOrder;
 pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
 /// Pause before a job that was refused, because too many jobs waited, is submitted again.
 pub(super) const RETRY: Duration = Duration::from_millis(200);
-/// Bytes left free below the maximum playlist size of our own reader, for the last segments.
+/// The playlist is closed when this many bytes remain to the maximum that our own reader accepts, so that the last
+/// segments still fit.
 const SPARE_BYTES: usize = 64 << 10;
 /// Minimum playlist version for `EXT-X-GAP` (RFC 8216bis §8).
 const GAP_VERSION: u32 = 8;
@@ -133,7 +134,7 @@ impl Files {
 #[derive(Debug, Default)]
 struct Settled {
     count: u64,
-    /// Their lines in the playlist.
+    /// The lines of these segments in the playlist.
     text: String,
     last: Option<Segment>,
     /// Date of the first segment of the copy, in milliseconds of Unix time.
@@ -146,13 +147,13 @@ pub(super) struct HlsCopy {
     place: Place,
     /// The playlist's own name.
     name: String,
-    /// The playlist, with the segments that are not settled.
+    /// The playlist, with only those segments that are not settled.
     all: MediaPlaylist,
     settled: Settled,
     /// Number of the first segment in memory.
     in_memory_from: u64,
     files: Files,
-    /// Names of files that memory may drop once the copy has stored them.
+    /// Names of files that may be dropped from memory once the copy has stored them.
     kept: Vec<String>,
     cleared: bool,
     /// True if the stored playlist is out of date.
@@ -273,7 +274,7 @@ impl HlsCopy {
         self.all.discontinuity_sequence = live.discontinuity_sequence;
     }
 
-    /// Settles segments that memory no longer has: each is either on the disk or a permanent gap.
+    /// Moves segments that memory no longer has to `settled`: each is either on the disk or a permanent gap.
     fn settle(&mut self) {
         let gone = self.all.segments.iter().take(self.gone());
         let settled = gone.take_while(|segment| !self.files.is_pending(segment)).count();
@@ -289,7 +290,8 @@ impl HlsCopy {
         }
     }
 
-    /// Returns the names that memory may forget. At a server, their files are removed as well.
+    /// The given files have left the live playlist. Returns the names of files that may now be dropped from memory.
+    /// If the copy is at a server, the given files are removed there as well.
     pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
         if matches!(self.place, Place::Server(_)) {
             let room = REMOVALS_MAX.saturating_sub(self.files.waiting.len());
@@ -307,7 +309,8 @@ impl HlsCopy {
         if self.end == End::No {
             let lingers = match self.place {
                 Place::Disk { lingers, .. } => {
-                    // The playlist on the disk is complete, even if that of live viewers has no end (`hls.endlist`).
+                    // The playlist on the disk gets its end tag, even if the playlist of live viewers gets none
+                    // (`hls.endlist`).
                     let is_told = std::mem::replace(&mut self.all.ended, true);
                     self.list_due |= !is_told && self.count() > 0 && self.files.pending.is_empty();
                     lingers
@@ -444,7 +447,8 @@ impl HlsCopy {
         } else if let End::At(at @ Some(_)) = &mut self.end
             && at.take_if(|at| *at <= now).is_some()
         {
-            // The work names this copy's first date, because another copy of the stream may have begun meanwhile.
+            // The work names the date of this copy's first segment. If another copy of the stream has begun
+            // meanwhile, its date is different, and its files are not removed.
             (Doing::Remove, self.removal(self.settled.begun_ms))
         } else {
             return None;

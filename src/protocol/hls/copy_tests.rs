@@ -319,7 +319,7 @@ fn files_go_when_the_last_viewers_have_had_their_time() {
     rig.copy.handle_timeout(rig.now);
     rig.settle();
     assert!(rig.copy.is_settled() && rig.disk.is_empty());
-    // If the server shuts down, the files are removed at once, but never those of a later stream of the same name.
+    // If the server shuts down, the files are removed immediately, but never those of a later stream of the same name.
     let mut rig = Rig::new("event", &[], false);
     (1..=5).for_each(|number| rig.segment(number, 10));
     rig.end();

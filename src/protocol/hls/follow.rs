@@ -32,7 +32,7 @@ pub(super) enum Want {
     /// The initialization section.
     Map(Arc<Map>),
     Piece(Piece),
-    /// The announced part, by its URI.
+    /// The part that the playlist announces (`EXT-X-PRELOAD-HINT`), by its URI.
     Hint(String),
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Loaded {
 #[derive(Debug)]
 pub(super) struct Follower {
     pub(super) is_video: bool,
-    /// The playlist.
+    /// Address of the playlist.
     url: Url,
     /// The segment and the part that the next playlist should have.
     next: Option<(u64, usize)>,
@@ -63,7 +63,7 @@ pub(super) struct Follower {
     reload_at: Instant,
     /// The time at which something new was last listed.
     renewed: Instant,
-    /// True if reloads wait for the next part.
+    /// True if the server delays its answer to a reload until the next part is listed.
     blocks: bool,
     /// True if reloads are delta updates.
     skips: bool,
@@ -106,8 +106,8 @@ impl Follower {
                 return Want::Piece(piece);
             }
         }
-        // A player with one connection waits for one thing at a time: for every other part, the part itself,
-        // requested by its hint; for the parts in between, the playlist.
+        // A player with one connection can wait for one response only. For parts with an odd index, the viewer requests
+        // the part itself, as announced, before it is listed; for the others, the playlist that will list the part.
         let is_odd = self.next.is_some_and(|(_, part)| part % 2 == 1);
         match self.hint.take().filter(|_| is_odd && self.hinted.is_none()) {
             Some(uri) => Want::Hint(uri),
@@ -115,7 +115,7 @@ impl Follower {
         }
     }
 
-    /// Returns the request for a piece; `None` if it has no URL that can be requested.
+    /// Returns the request for a resource; `None` if the resource has no URL that can be requested.
     pub(super) fn request(&self, want: &Want) -> Option<Request> {
         let (uri, range) = match want {
             Want::Playlist => return Some(Request { url: self.reload(), range: None }),
@@ -141,7 +141,7 @@ impl Follower {
         url
     }
 
-    /// Notes that the announced part has arrived.
+    /// Notes that the part announced by the playlist has arrived.
     pub(super) fn take_hinted(&mut self, uri: String, now: Instant) {
         self.hinted = Some((uri, now));
         self.reload_at = now;
@@ -231,7 +231,7 @@ impl Follower {
     /// Lists a segment that is fetched as a whole.
     fn whole(&mut self, number: u64, segment: &Segment, made_ms: Option<i64>) {
         let Some((next, part)) = self.next.filter(|(next, _)| *next <= number) else { return };
-        // If the first parts of a segment are gone, the rest of it cannot be fetched.
+        // If the viewer has some parts of this segment, and its parts are no longer listed, the rest cannot be fetched.
         let is_missed = segment.gap || (number == next && part > 0);
         self.number =
             self.number.saturating_add(number.saturating_sub(next)).saturating_add(is_missed.into());

@@ -25,7 +25,7 @@ pub(super) struct KeyFile {
     stream: String,
     /// The key last read.
     known: Option<GivenKey>,
-    /// The same key, until it is taken.
+    /// The key last read, until [`take_new`](Self::take_new) returns it for the next segment.
     new: Option<GivenKey>,
     is_reading: bool,
     next_at: Option<Instant>,
@@ -98,7 +98,7 @@ impl KeyFile {
         self.next_at.filter(|_| !self.is_reading)
     }
 
-    /// Returns the key of segments from the next one on, if it has changed.
+    /// Returns the key for the next segment and those after it, if the key has changed.
     pub(super) const fn take_new(&mut self) -> Option<GivenKey> {
         self.new.take()
     }

@@ -16,7 +16,7 @@ use crate::types::Handle;
 
 /// A presentation of a stream as files.
 pub(super) trait Presenter: std::fmt::Debug + Send {
-    /// Returns the format of its units, with its choice of tracks.
+    /// Returns the format of the units to take; the choice of tracks depends on it.
     fn format(&self) -> Format;
     /// Returns the files to be published.
     fn publishing(&self) -> &Publishing;
@@ -26,17 +26,17 @@ pub(super) trait Presenter: std::fmt::Debug + Send {
     fn take(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen);
     /// Takes a unit of a data track.
     fn take_data(&mut self, entry: &Entry);
-    /// Sets the key of segments from the next one on.
+    /// Sets the encryption key for the next segment and those after it.
     fn set_key(&mut self, key: GivenKey);
     /// Publishes the remaining media of the stream.
     fn finish(&mut self, ctx: &Context<'_>, end: StreamEnd);
 }
 
-/// A sink that shows a stream in one form.
+/// A sink that publishes a live stream in the form of its [`Presenter`].
 #[derive(Debug)]
 pub(super) struct LiveSink<P> {
     presenter: P,
-    /// Units of tracks that are ahead of other tracks.
+    /// Units that wait, because their tracks are ahead of other tracks.
     lineup: Lineup<Entry>,
     /// The tracks of the last unit, and therefore of all waiting units.
     chosen: Chosen,

@@ -10,7 +10,7 @@ use crate::config::{Error, Values};
 use crate::hub::{Chosen, Entry, Pick};
 use crate::protocol::flv_mapping;
 
-/// Times of splice information.
+/// Timescale of the times in splice information.
 const TICKS: Timescale = Timescale::new(scte35::TICKS_PER_SECOND);
 
 /// The metadata in segments and playlists.
@@ -56,7 +56,7 @@ impl Metadata {
         self.has_script_data
     }
 
-    /// Returns the tags of a unit of a data track; `None` if it has none that are wanted.
+    /// Returns the ID3 tags of a unit of a data track; `None` if it has none that are wanted.
     pub(super) fn tags(self, entry: &Entry) -> Option<Bytes> {
         if !self.has_tags {
             return None;
@@ -87,7 +87,7 @@ impl Metadata {
 /// The place of a splice in segments and playlists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Time in milliseconds.
+    /// Presentation time of the splice in milliseconds, before `zero_ms` is added.
     pub(super) at_ms: i64,
     /// Date in milliseconds of Unix time.
     pub(super) date_ms: i64,
@@ -139,7 +139,7 @@ impl Lag {
         }
     }
 
-    /// Returns the DTS in milliseconds by which a presentation time is dated.
+    /// Returns the DTS in milliseconds whose date is the date of this presentation time.
     pub(super) const fn dts_ms(self, pts_ms: i64) -> i64 {
         pts_ms.saturating_sub(self.0)
     }

@@ -1,10 +1,11 @@
 //! HLS: live streams as segments and playlists, and streams of other servers, pulled segment by segment.
 //!
-//! [`sink`] publishes a stream as MPEG-TS, [`cmaf`] as fragmented MP4, [`ladder`] as all its renditions: the `hls`
-//! crate's segmenters cut the stream, and the session in [`live`] publishes the files and playlists. Requests are
-//! answered from memory by `http`, and from the disk if viewers can go back ([`dvr`]). [`HlsPull`] performs the
-//! requests of the `hls` crate's client, one at a time, over a connection that is kept while requests are for the
-//! same server; [`units::Units`] makes access units of the segments. [`viewer`] plays for the load generator.
+//! [`sink`] publishes a stream as MPEG-TS, [`cmaf`] as fragmented MP4, and [`ladder`] publishes all renditions of a
+//! stream together. In each of the three, the `hls` crate's segmenters cut the stream, and the session in [`live`]
+//! publishes the files and playlists. `http` answers requests from memory, and from the disk if viewers may rewind
+//! ([`dvr`]). [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that is
+//! kept while requests are for the same server; [`units::Units`] makes access units of the segments. [`viewer`] plays
+//! for the load generator.
 
 mod captions;
 mod cmaf;
@@ -51,7 +52,7 @@ use viewer::Viewer;
 const ENDING: &str = ".m3u8";
 /// The query that, appended to a playlist's name, requests its delta update (RFC 8216bis §6.2.5.1).
 const DELTA: &str = "?_HLS_skip=YES";
-/// Number of digits of the Unix time in milliseconds since 2001.
+/// Number of digits that the Unix time in milliseconds has had since 2001.
 const UNIX_MS_DIGITS: usize = 13;
 /// The name of the protocol, under which its viewers are counted.
 const NAME: &str = "hls";
@@ -60,8 +61,8 @@ const DASH: &str = "dash";
 
 /// The use of a playlist's URL by the load generator.
 const LOAD: LoadUse = LoadUse { ending: Some(ENDING), ..LoadUse::plays(NAME) };
-/// The use of a playlist's URL for low latency, selected by a segment of the path. Only the name differs; the
-/// playlist itself says what it offers.
+/// The use of a playlist's URL whose path has the segment `ll-hls` (low latency). Only the protocol's name differs from
+/// [`LOAD`], because the playlist itself says whether it offers low latency.
 const LOAD_LOW: LoadUse = LoadUse { protocol: "ll-hls", segment: Some("ll-hls"), ..LOAD };
 
 /// Makes a scheme for the load generator; with `pulls`, stream sources may have it too.
@@ -97,7 +98,7 @@ fn is_apart(name: &str) -> bool {
     name.strip_prefix(cmaf::FOLDER).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Returns the stream of a playlist with this name; it may be in a folder, but not in that of low latency.
+/// Returns the stream of a playlist with this name. The playlist may be in a folder, but not in the one of low latency.
 fn stream_of(name: &str) -> Option<&str> {
     let path = name.strip_suffix(ENDING).filter(|_| !is_apart(name))?;
     let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
@@ -125,19 +126,19 @@ fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     (!id.is_empty()).then_some(id)
 }
 
-/// Returns the path of a segment or an initialization section that viewers can go back to.
+/// Returns the path on the disk of a segment or an initialization section; `None` if viewers cannot rewind.
 fn kept_at(app: &str, settings: &AppSettings, name: &str) -> Option<Vec<String>> {
     settings::HlsSettings::of(settings).dvr()?;
     Some(dvr::path_of(app, name, file_of(settings, name)?))
 }
 
-/// Returns the work that removes the segments of an ended stream that viewers could go back to.
+/// Returns the work that removes the segments of an ended stream that are kept on the disk for rewinding.
 fn forgets(app: &str, settings: &AppSettings, stem: &str) -> Option<ArchiveWork> {
     settings::HlsSettings::of(settings).dvr()?;
     Some(dvr::clearing(app, stem))
 }
 
-/// Returns the first numbers of a stream that begins now.
+/// Returns the segment number and the discontinuity number with which a stream that begins now starts.
 const fn start(now: Now) -> Start {
     Start::at_unix_ms(now.wall_ms)
 }
@@ -152,7 +153,7 @@ const fn arrival(entry: &Entry) -> Arrival {
     Arrival { at: entry.received, wall_ms: entry.wall_ms, dts_ms: entry.dts_ms }
 }
 
-/// Returns the calendar by which a stream's media arrived; `None` before the first unit.
+/// Returns the calendar that gives the date of an arrival of the stream's media; `None` before the first unit.
 fn calendar(dates: &Dates) -> Option<Calendar> {
     dates.reading().map(|(mono, wall_ms)| Calendar::new(Now { mono, wall_ms }))
 }

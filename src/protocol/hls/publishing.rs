@@ -31,9 +31,9 @@ const SEGMENT_TYPE: &str = "video/iso.segment";
 const MP4_TYPE: &str = "video/mp4";
 /// W3C WebVTT §8.
 const TEXT_TYPE: &str = "text/vtt;charset=utf-8";
-/// The id of the job that reads the file of the key; those of copies count from 0.
+/// The id of the job that reads the key file; the ids of jobs of copies count from 0.
 const KEY_JOB: u64 = u64::MAX;
-/// The first id of jobs on segments that viewers can go back to.
+/// The first id of jobs on segments that are kept on the disk for rewinding.
 const DVR_JOBS: u64 = 1 << 32;
 
 /// Makes the blobs of one sink.
@@ -45,14 +45,14 @@ pub(super) struct Publishing {
     kind: &'static str,
     /// The main track of the ladder to which the blobs belong.
     ladder: Option<Arc<str>>,
-    /// The version of the next blob. It begins with the wall clock, so that an earlier stream of the same name
-    /// had other versions.
+    /// The version of the next blob. The first one is taken from the wall clock, so that versions differ from those
+    /// of an earlier stream of the same name.
     version: u64,
     /// Blobs that the next one makes obsolete.
     obsolete: Obsolete,
     /// Copies of the blobs in other places.
     copies: Vec<HlsCopy>,
-    /// The settings for going back, and the segments that viewers can go back to, for each playlist.
+    /// The settings for rewinding, and for each playlist the segments to which viewers can rewind.
     window: Option<DvrSettings>,
     dvr: Vec<Dvr>,
     /// The file with the key of segments, and the key last read from it.
@@ -66,7 +66,7 @@ pub(super) struct Publishing {
 }
 
 impl Publishing {
-    /// Creates the publishing with the copies that the settings require of the playlist with this name.
+    /// Makes a [`Publishing`] with the copies that the settings require of the playlist with this name.
     pub(super) fn copied(now: Now, order: &SinkOrder, seed: Seed, playlist: &str) -> Self {
         let copies = HlsCopy::wanted(order, playlist);
         let mut publishing = Self { copies, ..Self::new(now, order, seed) };
@@ -74,14 +74,14 @@ impl Publishing {
         publishing
     }
 
-    /// Keeps the segments of the playlist with this name on the disk, if viewers can go back in the stream.
+    /// Keeps the segments of the playlist with this name on the disk, if viewers can rewind the stream.
     pub(super) fn go_back(&mut self, playlist: &str) {
         if let Some(settings) = self.window.filter(|_| !self.dvr.iter().any(|dvr| dvr.is_of(playlist))) {
             self.dvr.push(Dvr::new(settings, &self.app, playlist));
         }
     }
 
-    /// Creates the publishing of a ladder.
+    /// Makes a [`Publishing`] for a ladder.
     pub(super) fn of_ladder(now: Now, order: &SinkOrder, seed: Seed, main: Arc<str>) -> Self {
         Self { ladder: Some(main), ..Self::new(now, order, seed) }
     }
@@ -108,7 +108,7 @@ impl Publishing {
         }
     }
 
-    /// Notes names that are no longer needed; the next blob removes them.
+    /// Notes names of blobs that are no longer needed; they are removed when the next blob is published.
     pub(super) fn forget(&mut self, names: impl IntoIterator<Item = String>) {
         let names = names.into_iter().collect();
         let names = self.copies.iter_mut().fold(names, |names, copy| copy.release(names));
@@ -128,7 +128,7 @@ impl Publishing {
         self.playlist(name, of_all.unwrap_or_else(|| playlist.to_string()), progress);
     }
 
-    /// Publishes the playlist of all segments that viewers can go back to. The playlist of the newest segments is
+    /// Publishes the playlist of all segments to which viewers can rewind. The playlist of the newest segments is
     /// published afterwards.
     fn reach(&mut self, name: &str, playlist: &MediaPlaylist, progress: Progress) {
         let Some(dvr) = self.dvr.iter_mut().find(|dvr| dvr.is_of(name)) else { return };
@@ -151,12 +151,13 @@ impl Publishing {
         self.blob(name, text.into(), progress, None, false);
     }
 
-    /// Publishes a DASH manifest. Players are given the time of `calendar`, by which the media arrived.
+    /// Publishes a DASH manifest. Each player's copy states the present time by `calendar`, which also gives the dates
+    /// of the media's arrival.
     pub(super) fn manifest(&mut self, name: &str, text: String, calendar: Option<Calendar>) {
         self.blob(name, text.into(), Progress::ENDED, calendar, false);
     }
 
-    /// Publishes a part of a segment, which is kept no longer than players fetch it.
+    /// Publishes a part of a segment, which is kept only while players may still fetch it.
     pub(super) fn part(&mut self, name: &str, bytes: Bytes) {
         self.blob(name, bytes, Progress::ENDED, None, false);
     }
@@ -203,7 +204,7 @@ impl Publishing {
         is_needed: bool,
     ) -> Blob {
         self.version = self.version.wrapping_add(1);
-        // The name of a delta update has a query.
+        // The name of a delta update has a query after the ending that determines the type.
         let path = name.split_once('?').map_or(name, |(path, _)| path);
         let (content_type, viewers) = match path.rsplit_once('.').map(|(_, ending)| ending) {
             Some("m3u8") => (PLAYLIST_TYPE, NAME),
@@ -245,7 +246,7 @@ impl Publishing {
         self.key_file.as_mut().is_none_or(|file| file.admits(entry, chosen))
     }
 
-    /// Returns the key of segments from the next one on, if it has changed.
+    /// Returns the key for the next segment and those after it, if the key has changed.
     pub(super) fn take_key(&mut self) -> Option<GivenKey> {
         let new = self.key_file.as_mut()?.take_new();
         if new.is_some() {
@@ -275,7 +276,7 @@ impl Publishing {
         self.dvr.iter_mut().for_each(Dvr::finish);
     }
 
-    /// Removes the segments that viewers could go back to, because the stream is deleted.
+    /// Removes the segments that are kept for rewinding, because the stream is deleted.
     pub(super) fn clear(&mut self) {
         self.dvr.iter_mut().for_each(Dvr::clear);
     }

@@ -106,7 +106,7 @@ impl HlsPull {
         if !self.fetch.awaits_head() && !self.fetch.is_moving() {
             self.head_until = None;
         }
-        // An unusable connection is closed at once, even if no request is open.
+        // An unusable connection is closed immediately, even if no request is open.
         if !self.fetch.is_connected() && std::mem::take(&mut self.has_socket) {
             self.events.push_back(ClientEvent::Disconnect);
         }

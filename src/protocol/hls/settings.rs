@@ -217,7 +217,7 @@ pub(super) struct HlsSettings {
 pub(super) enum Keep {
     /// All of a stream, until it is over.
     All(Kind),
-    /// The segments that viewers can go back to.
+    /// The segments to which viewers can rewind.
     Newest(DvrSettings),
 }
 
@@ -382,7 +382,7 @@ impl HlsSettings {
         app.protocols.get().unwrap_or(&DEFAULTS)
     }
 
-    /// Returns how far viewers can go back.
+    /// Returns how far viewers can rewind; `None` if they cannot.
     pub(super) const fn dvr(&self) -> Option<DvrSettings> {
         match self.kept {
             Some(Keep::Newest(settings)) => Some(settings),

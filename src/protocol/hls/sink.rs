@@ -97,7 +97,7 @@ pub(super) fn segmenter(
 
 #[derive(Debug)]
 struct TsPlaylist {
-    /// The folder of the playlist, with its slash.
+    /// The folder of the playlist, with a slash at the end.
     folder: String,
     playlist: String,
     ends: Ends,

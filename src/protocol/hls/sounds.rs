@@ -81,7 +81,7 @@ pub(super) struct Group {
     pub(super) bits: (u64, u64),
 }
 
-/// Returns the groups of these audio tracks, that of the first track first, and their renditions.
+/// Returns the groups of these audio tracks, beginning with the group of the first track, and their renditions.
 pub(super) fn grouped(choices: &[Choice<'_>]) -> (Vec<Group>, Vec<Rendition>) {
     let mut codecs: Vec<&str> = Vec::new();
     choices.iter().map(Choice::codec).for_each(|codec| {
@@ -108,7 +108,7 @@ pub(super) fn grouped(choices: &[Choice<'_>]) -> (Vec<Group>, Vec<Rendition>) {
 }
 
 /// Returns the rendition of an audio track. Its name differs from those of the `former` renditions of its group
-/// (§4.3.4.1.1). A rendition that players may choose automatically has a language by which they recognise it.
+/// (§4.3.4.1.1). Players may choose it automatically if it is the first one, or the first one in its language.
 fn rendition(choice: &Choice<'_>, group: &str, former: &[Rendition]) -> Rendition {
     let sound = choice.sound;
     let name = sound.name.clone().unwrap_or_else(|| AUDIO.to_owned());

@@ -1,8 +1,8 @@
-//! Subtitles of live streams, in the languages of a setting: cues become segments beside those of the leading
-//! rendition, and lists and manifests declare them.
+//! Subtitles of live streams, in the languages of a setting. Cues are put into segments with the numbers and
+//! boundaries of the leading rendition's segments, and multivariant playlists and manifests declare the subtitles.
 //!
-//! The languages come from the setting, not from the cues, so that a list is the same from the first request on:
-//! players read it only once.
+//! The languages come from the setting, not from the cues, so that a multivariant playlist is complete from the first
+//! request on: players read it only once.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::mail::Progress;
 use crate::protocol::cue_rate::CueRate;
 use crate::protocol::flv_mapping;
 
-/// The key of the setting.
+/// Key of the setting that lists the languages.
 pub(super) const KEY: &str = "hls.subtitles";
-/// The group of subtitles.
+/// `GROUP-ID` of the subtitles in multivariant playlists.
 const GROUP: &str = "subtitles";
 /// Script data with a line of text, as encoders and ffmpeg send it.
 const SCRIPT_NAME: &str = "onTextData";
@@ -56,7 +56,7 @@ impl Languages {
         self.0.iter().flat_map(|list| list.iter())
     }
 
-    /// Returns the index of a language; that of the first one if the text is empty.
+    /// Returns the index of a language; an empty text means the first language.
     fn find(&self, told: &str) -> Option<usize> {
         find_language(self.0.as_deref()?, told)
     }
@@ -92,7 +92,7 @@ pub(super) struct Spoken {
     dropped: usize,
     /// Beginning of the names of segments.
     base: String,
-    /// The rendition that the segments follow, by its name.
+    /// Name of the rendition whose segment numbers and boundaries the subtitles use.
     lead: Option<String>,
 }
 
@@ -133,7 +133,7 @@ impl Spoken {
         }
     }
 
-    /// Sets time zero in the segments, before the first one.
+    /// Sets time zero in the segments; called before the first segment is made.
     pub(super) fn set_zero(&mut self, zero: Zero) {
         self.all.iter_mut().for_each(|one| one.set_zero(zero));
     }
@@ -163,7 +163,7 @@ impl Spoken {
         Some(window)
     }
 
-    /// True if there are playlists.
+    /// True if the subtitles have playlists, because there is a rendition to follow.
     pub(super) fn are_listed(&self) -> bool {
         self.lead.is_some()
     }

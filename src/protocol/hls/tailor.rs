@@ -56,8 +56,8 @@ fn wants(query: &Query) -> Option<Progress> {
     })
 }
 
-/// Returns the name of the text to serve instead: that of all segments that viewers can go back to, or the delta
-/// update of a playlist (RFC 8216bis §6.2.5.1).
+/// Returns the name of the text to serve instead: the playlist of all segments to which viewers can rewind, or the
+/// delta update of a playlist (RFC 8216bis §6.2.5.1).
 fn in_place(name: &str, query: &Query) -> Option<String> {
     if !name.ends_with(ENDING) {
         return None;
@@ -94,7 +94,8 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
     if requested.name.ends_with(dvr::QUERY) {
         return reach(requested, text, date_ms);
     }
-    // With a DVR, a playlist other than the DVR's own stays live as well, unless the viewer gives an `end`.
+    // If viewers can rewind, a live playlist that does not list the segments for rewinding is served as it is,
+    // unless the viewer gives an `end`.
     let is_live = HlsSettings::of(requested.app).dvr().is_some() && value(requested.query, "end").is_none();
     let window = Window::of(requested.query, date_ms).filter(|_| !is_live);
     let window = window.and_then(|window| window.select(text));
@@ -114,7 +115,7 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
     })
 }
 
-/// Returns a viewer's playlist of the segments that it can go back to.
+/// Returns a viewer's playlist of the segments to which the viewer can rewind.
 fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailored> {
     let window = Window::of(requested.query, date_ms);
     let choice = dvr::list::Choice {
@@ -136,8 +137,8 @@ fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailor
     })
 }
 
-/// Returns the query that selects what a viewer goes back to, for the playlists of a stream's tracks. Empty if
-/// viewers cannot go back, or if the request selects nothing. Ladders have no window; neither have subtitles.
+/// Returns the query that selects the segments to which a viewer rewinds, for the playlists of a stream's tracks.
+/// Empty if viewers cannot rewind, or if the request selects nothing. In ladders and subtitles nobody can rewind.
 fn choice_of(requested: &Requested<'_>) -> String {
     let can_go_back = HlsSettings::of(requested.app).dvr().is_some() && dvr::is_wanted(requested.query);
     if !can_go_back || !super::is_apart(requested.name) || !path_of(requested.name).ends_with(cmaf::MASTER) {

@@ -39,7 +39,7 @@ const fn input_of(rendition: Rendition) -> usize {
 }
 
 impl Units {
-    /// Makes units that continue the stream at the position of the grant.
+    /// Makes units that continue the stream at the position that the permission to publish (`grant`) states.
     pub(super) fn new(grant: &Grant, has_audio_beside: bool) -> Self {
         let indexes = [Bytes::new(), Bytes::new()];
         Self { grant: grant.clone(), has_audio_beside, kind: Kind::Unknown, indexes }

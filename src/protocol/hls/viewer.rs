@@ -34,7 +34,7 @@ struct Asked {
 #[derive(Debug)]
 pub(super) struct Viewer {
     home: Url,
-    /// The server that has all of the stream.
+    /// The only server to which the viewer connects; a playlist that names another one ends the viewer.
     server: Option<NextServer>,
     fetch: Fetch,
     followers: Vec<Follower>,
@@ -228,7 +228,7 @@ impl LoadPlayer for Viewer {
         self.advance(now, fetched);
     }
 
-    /// A server may close between two answers (RFC 9112 §9.5).
+    /// The server may close the connection between two answers (RFC 9112 §9.5); the viewer then opens a new one.
     fn outlives_stream(&self) -> bool {
         self.answered && !self.closed
     }

@@ -1,5 +1,5 @@
 //! Server-sent events (WHATWG HTML §9.2): a request of the API that the server repeats each second. An event has
-//! the lines of the response that have changed since the last one. The first event has all lines.
+//! the lines of the response that differ from those of the previous response. The first event has all lines.
 //!
 //! Each repetition passes all checks of the API again, so a feed ends when its login ends.
 
@@ -70,7 +70,7 @@ impl Feed {
         self.stage = Stage::Waiting(now.mono.checked_add(PERIOD).unwrap_or(now.mono));
     }
 
-    /// Handles control's response. Any response other than the lines ends the feed.
+    /// Handles control's response. A response with a status other than 200 ends the feed.
     fn answer(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
         if !matches!(self.stage, Stage::Asked) {
             return;

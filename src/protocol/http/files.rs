@@ -234,7 +234,7 @@ impl Transfer {
         self
     }
 
-    /// Handles the worker's answer about the viewer: sends the file, or the refusal.
+    /// Handles the worker's answer to the question whether the viewer may have the file: sends the file or a refusal.
     fn found(&mut self, now: Now, connection: &mut Connection, refusal: Option<Response>) {
         match (std::mem::replace(&mut self.stage, Stage::Over), refusal) {
             (Stage::Found(opened), None) => self.opened(now, connection, opened),

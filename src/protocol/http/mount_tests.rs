@@ -1,5 +1,5 @@
-//! A new protocol needs only one row. The rows for WHIP, HLS, a panel and a signalling socket in this
-//! file exist only for these tests.
+//! To be reached over HTTP, a new protocol needs only a row in the table of mounts. The rows for WHIP, HLS, a
+//! panel and a signalling socket in this file exist only for these tests.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -75,7 +75,7 @@ enum Entry {
 struct Viewer {
     /// The viewer's identity.
     name: String,
-    /// The viewer's identity without the cookie.
+    /// The identity under which the viewer was counted before it sent the cookie; `None` if it sends none.
     without: Option<String>,
     /// The cookie to set.
     cookie: Option<String>,
@@ -344,7 +344,7 @@ pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
 
 /// The blob for which a request must wait, if any.
 enum Wanted {
-    /// No blob: the request can be answered at once.
+    /// No blob: the request can be answered immediately.
     Now,
     Blob(WantedBlob),
     TooFar,

@@ -90,8 +90,8 @@ pub(in crate::protocol) struct Link {
     pub(in crate::protocol) granted: bool,
     /// True if the peer has been a viewer.
     pub(in crate::protocol) watched: bool,
-    /// The client and the URL of the request before it was forwarded, according to trusted proxies. The
-    /// worker knows this client.
+    /// The client and the URL of the request before it was forwarded, according to trusted proxies. To the
+    /// worker, this client is the peer, not the proxy.
     pub(in crate::protocol) passed: Passed,
     /// Random source for the names of sessions and viewers.
     random: Random,

@@ -94,7 +94,7 @@ impl HttpPull {
         Ok(self.ask_anew())
     }
 
-    /// Requests another part of the file, over a new connection.
+    /// Sends the next request, to another server or for another part of the file, over a new connection.
     fn ask_anew(&mut self) -> ClientEvent {
         self.response = ResponseReader::new();
         // The server may have closed the old connection already.

@@ -16,9 +16,9 @@ use crate::protocol::usable::{Supply, video_payload};
 
 /// Time scale of the units.
 const TICKS: Timescale = Timescale::new(90_000);
-/// Number of bits of the clock given to the timeline.
+/// Width, in bits, of the times that are passed to the timeline, which treats them as a clock that wraps.
 const CLOCK_BITS: u32 = 33;
-/// Maximum time from the first waiting unit to the last one; longer fragments are rare.
+/// Maximum time from the first waiting unit to the last one, in ticks; longer fragments are rare.
 const SPAN_MAX: i64 = 20 * 90_000;
 /// Maximum bytes of waiting units.
 const WAITING_BYTES_MAX: usize = 32 << 20;
@@ -62,8 +62,8 @@ pub(in crate::protocol) struct Depackager {
 }
 
 impl Depackager {
-    /// Starts a stream whose times continue at the position given by the grant, with the tracks of `inputs` files side
-    /// by side.
+    /// Starts a stream whose times continue at the position in `grant`, the permission to publish. The stream has the
+    /// tracks of all `inputs` files, side by side.
     pub(in crate::protocol) fn new(grant: &Grant, inputs: usize) -> Self {
         Self {
             readers: (0..inputs).map(|_| Reader::new(Limits::default())).collect(),
@@ -86,7 +86,7 @@ impl Depackager {
         self
     }
 
-    /// True if samples arrive, but all so far were skipped.
+    /// True if the beginning of the files is to be skipped, and no unit has been emitted yet.
     pub(in crate::protocol) fn skips(&self) -> bool {
         self.from != i64::MIN && !self.delivers
     }

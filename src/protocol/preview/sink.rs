@@ -1,8 +1,8 @@
 //! The sink that makes pictures of a stream's key frames, one job at a time: a newer key frame replaces one that
 //! still waits for its job.
 //!
-//! A failure is remembered like a picture, as a blob without content: after a key frame that no decoder accepts, or
-//! that has ended the decoding process, requests cause no further attempt for a while.
+//! A failure is stored like a picture, as an empty blob. If no decoder accepts a key frame, or the decoding process
+//! dies of it, requests for the picture start no new attempt until the blob expires.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ use crate::types::{Handle, Now, StreamId, StreamKey};
 const KEY_FRAME_WAIT: Duration = Duration::from_secs(10);
 /// Pause after a key frame that no decoder accepts.
 const REFUSED: Duration = Duration::from_secs(30);
-/// Pause after a key frame that has ended the decoding process.
+/// Pause after a key frame of which the decoding process has died.
 const DIED: Duration = Duration::from_secs(60);
 /// Maximum number of times that the pause [`DIED`] is doubled, for a stream with a picture per period.
 const DOUBLINGS_MAX: u32 = 6;
@@ -54,7 +54,7 @@ pub(super) static JPEG: SinkKind = SinkKind {
     ..KIND
 };
 
-/// The common part of both kinds.
+/// The common part of the kinds that make PNG and JPEG.
 const KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |_| false,
@@ -106,8 +106,8 @@ struct PreviewSink {
     stream: StreamId,
     key: StreamKey,
     plan: Plan,
-    /// The version of the last blob. It begins with the wall clock, so that it differs from all versions of an earlier
-    /// stream of the same name.
+    /// The version of the last blob. The first one is taken from the wall clock, so that versions differ from those of
+    /// an earlier stream of the same name.
     version: u64,
     attached: bool,
     /// The newest key frame, until a job takes it.
@@ -117,7 +117,7 @@ struct PreviewSink {
     next: Instant,
     /// The time until which the first key frame must arrive.
     until: Instant,
-    /// Number of consecutive key frames that have ended the decoding process.
+    /// Number of consecutive key frames of which the decoding process has died.
     deaths: u32,
     /// True if the reason for missing pictures was logged.
     is_reason_told: bool,

@@ -74,7 +74,7 @@ impl Body {
             file.push(&begun);
             return Self::Flv(file);
         }
-        // The first box is short: its length begins with a zero.
+        // An MP4 file begins with a short box, so the first byte of the box's length is zero.
         if begun.first() == Some(&0) && begun.len() >= 4 + MP4_SIGNATURE.len() {
             let is_mp4 = begun.get(4..).is_some_and(|kind| kind.starts_with(MP4_SIGNATURE));
             if !is_mp4 {

@@ -49,8 +49,8 @@ pub(super) enum Depackager {
 }
 
 impl Depackager {
-    /// Starts a stream whose times continue at the position given by the grant. `skip` is the duration to skip at the
-    /// beginning of a file.
+    /// Starts a stream whose times continue at the position in `grant`, the permission to publish. `skip` is the
+    /// duration to skip at the beginning of a file.
     pub(super) fn new(grant: &Grant, first: Option<&Media>, skip: Duration) -> Self {
         match first {
             Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Depackager::new(grant))),

@@ -52,8 +52,8 @@ const HELD_MAX: usize = 16;
 const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Number of consecutive malformed bodies that end the pull.
 const BAD_MAX: u32 = 100;
-/// Time by which a file is kept ahead of real time: longer than a slow disk takes, and than the pause before a file
-/// restarts. A new viewer is sent this reserve at once.
+/// Time by which a stream from a file is kept ahead of real time: longer than a read from a slow disk, and longer than
+/// the pause before a file restarts. A new viewer is sent this reserve immediately.
 pub(crate) const FILE_RESERVE: Duration = Duration::from_secs(2);
 /// Lead over real time at which a source that seemed to be live is treated as a file. The reserve that live servers
 /// send to new viewers is shorter.

@@ -1,15 +1,15 @@
 //! Pacing of files: each unit is emitted when its DTS is due, as by an encoder.
 //!
 //! A piece of a file contains many units. They wait here, and nothing further is read while any waits. The stream
-//! keeps a reserve ahead of real time, against slow disks and pauses between two files; the reserve is emitted at
-//! once at the start. When it is used up, everything that follows is delayed.
+//! keeps a reserve ahead of real time, against slow disks and pauses between two files; at the start, the reserve is
+//! emitted immediately. When it is used up, everything that follows is delayed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::depackager::Output;
 
-/// Maximum time by which a unit is emitted early, so that one wake-up serves the units of a moment.
+/// Maximum time by which a unit is emitted early, so that one wake-up emits all units that are due within this time.
 const EARLY: Duration = Duration::from_millis(2);
 
 /// The pacing of one file.

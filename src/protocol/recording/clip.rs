@@ -180,7 +180,7 @@ struct ClipSink {
     depackager: Option<Depackager>,
     /// Number of bytes read of the first segment.
     at: usize,
-    /// Date of the very first segment, in milliseconds of Unix time.
+    /// Date of the first segment that the clip uses, in milliseconds of Unix time.
     first_ms: Option<i64>,
     is_begun: bool,
     step_at: Option<Instant>,

@@ -85,7 +85,7 @@ pub(super) fn kept(
     media.segments.iter().filter_map(&mut of_segment).collect()
 }
 
-/// Returns the playlist of all segments to which viewers can go back, reduced to a time range.
+/// Returns the playlist of all segments to which viewers can rewind, reduced to a time range.
 fn listed(
     apps: &Apps,
     blobs: &Blobs,

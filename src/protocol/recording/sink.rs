@@ -2,7 +2,7 @@
 //!
 //! At most one append is in progress at a time; units that arrive meanwhile are gathered, up to [`HELD_BYTES_MAX`].
 //! Beyond it the sink accepts no units, its cursor lags, and after `maxLatencyMs` it continues at a key frame, like a
-//! viewer whose socket is full. Appended data is synced at once, so that a power cut loses little more than a crash
+//! viewer whose socket is full. Appended data is synced immediately, so that a power cut loses little more than a crash
 //! does. Appends do not wait for a slow sync, so that a crash of the server does not lose more because of it.
 
 use std::collections::VecDeque;

@@ -115,7 +115,7 @@ impl Output {
     /// Converts script data or timed metadata, for which no track is described and whose times are in milliseconds.
     fn convert_data(&self, entry: &Entry) -> Option<(AccessUnit, Arc<Tracks>)> {
         let dts = entry.dts_ms.saturating_add(self.shift_ms);
-        // Splice information is sent ahead of its time.
+        // Splice information arrives before the time of the splice, which is its PTS.
         let pts = entry.unit.pts.saturating_add(self.shift_ms).max(dts);
         let mut unit = AccessUnit { dts, pts, ..entry.unit.clone() };
         if unit.track == TrackId::CUES {
@@ -280,7 +280,7 @@ mod tests {
         shown(&mut output, &ann, &first);
         assert_eq!(moved(&mut output, &ann, TrackId::METADATA, 70_020), Some(20));
         assert_eq!(moved(&mut output, &ann, TrackId::DATA, 70_020), Some(20));
-        // A splice is ahead of its time, and moved along with its unit.
+        // Splice information arrives before the time of the splice. That time is moved by as much as the unit's.
         let section = scte35::moved_to(&scte35::insert(7, scte35::Kind::Out, None), 72_000 * 90).unwrap();
         let mut splice = data(&ann, TrackId::CUES, 70_020);
         (splice.unit.pts, splice.unit.payload) = (72_000, section);

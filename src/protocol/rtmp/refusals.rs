@@ -7,7 +7,7 @@ use crate::mail::{NoSubscription, Refusal};
 use crate::protocol::Verb;
 use crate::protocol::flv_mapping::{OtherTrack, OtherTracks};
 
-/// Returns the status for a publish that the server ends; encoders that heed `level:"error"` stop at once.
+/// Returns the status for a publish that the server ends; encoders that heed `level:"error"` stop immediately.
 pub(super) fn ended(description: &'static str) -> Rejection {
     rejection("NetStream.Unpublish.Success", description, true)
 }

@@ -335,7 +335,7 @@ impl RtmpSession {
                 self.known = true;
                 self.role = Role::Player { message_stream };
                 // Before the first parameter sets, both audio and video are announced: players wait for a kind that is
-                // announced, but begin to play a kind that is not announced only late.
+                // announced, but are late to play a kind that arrives without having been announced.
                 let unknown = tracks.is_empty();
                 let chosen = self.format.map(|format| format.choose(tracks)).unwrap_or_default();
                 let is_sent = |kind| unknown || chosen.of_kind(kind).next().is_some();

@@ -132,7 +132,7 @@ pub(in crate::protocol) struct Depackager {
 }
 
 impl Depackager {
-    /// Starts a publication whose times continue at the position given by the grant.
+    /// Starts a publication whose times continue at the position in `grant`, the permission to publish.
     pub(in crate::protocol) fn new(now: Instant, grant: &Grant, sources: Vec<Option<Source>>) -> Self {
         let mut next = [0u8; 2];
         let incoming = sources.into_iter().map(|source| {

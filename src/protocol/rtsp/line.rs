@@ -33,7 +33,7 @@ const FAR_STEP: usize = 5 << 10;
 /// Number of intervals over which the waiting bytes of a distant viewer are spread, if that is faster than
 /// [`FAR_STEP`]: 25 ms in total, little compared with the viewer's round trip.
 const FAR_INTERVALS: usize = 12;
-/// Maximum time by which datagrams may lag behind the pace of a narrow path and still catch up at once. Time lost
+/// Maximum time by which datagrams may lag behind the pace of a narrow path and still catch up immediately. Time lost
 /// beyond that is not made up.
 const CATCH_UP: Duration = Duration::from_millis(5);
 /// Maximum time that audio may wait on a narrow path; older audio is dropped.

@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(narrowed(&[video, audio], &[0, 1]), None);
         assert_eq!(narrowed(&[video, audio], &[0]), mute);
         assert_eq!(narrowed(&[video, audio], &[1]), blind);
-        // A track that a later publisher adds was never described.
+        // A kind of track that was not described is not selected, even if a later publisher adds such a track.
         assert_eq!(narrowed(&[video], &[0]), mute);
         assert_eq!(narrowed(&[audio], &[0]), blind);
     }

@@ -1,4 +1,4 @@
-//! A viewer behind a line of a fixed rate, whose queue is on this side.
+//! A viewer behind a line of a fixed rate. Pictures that the line has not carried yet wait in a queue at the sender.
 
 use bytes::Bytes;
 use media::codec::{CodecConfig, h265, vp9};
@@ -39,7 +39,7 @@ fn needs(shape: Shape, number: u64) -> Dependency {
         // VP9 with error resilience: all slots or none are replaced.
         (Shape::Free, true) => &[0x87, 0x00, 0x02, 0x4b, 0x0c],
         (Shape::Free, false) => &[0x87, 0x01, 0x02, 0x4b, 0x0c],
-        // STSA_R and TRAIL_R.
+        // NAL units of the types STSA_R and TRAIL_R.
         (Shape::Layers, true) => &[0, 0, 0, 3, 1 << 1, 2, 0x80],
         (Shape::Layers, false) => &[0, 0, 0, 3, 1 << 1, 1, 0x80],
     };
@@ -59,7 +59,7 @@ struct Line {
     thinning: Thinning,
     now: Instant,
     ms: u64,
-    /// Bits that wait, in thousandths.
+    /// Bits that wait to be carried by the line.
     waiting: u64,
     /// Key frames that were asked for.
     asked: u64,
@@ -269,8 +269,8 @@ fn behind_a_cut_all_pictures_are_tried_again_and_less_often_when_that_fails() {
     let before = line.thinning.left_out();
     line.run(Shape::Free, 50, 250, RATE * 2);
     assert_eq!(line.thinning.left_out(), before, "five seconds later it gets all");
-    // A line whose rate is between that of the base pictures and that of all: each trial costs some delay, so trials
-    // become rare.
+    // The line carries more than the base pictures need, but less than all pictures need. Each trial of sending all
+    // pictures costs some delay, so trials become rare.
     let mut line = Line::new();
     line.run(Shape::Free, 50, 2500, RATE * 80 / 100);
     let odd = |from: u64| line.shown.iter().filter(|one| one.number >= from && one.number % 2 == 1).count();
@@ -288,7 +288,7 @@ fn a_picture_that_stands_has_a_key_frame_asked_for_less_and_less_often() {
     assert_eq!(line.asked, 0, "one comes before it has waited");
 }
 
-/// Judges single pictures, whose loads the test names.
+/// Asks the thinning about single pictures, under loads that the test states.
 struct Judge {
     thinning: Thinning,
     now: Instant,
@@ -341,7 +341,7 @@ fn a_trial_that_fails_soon_doubles_the_time_until_the_next() {
     // A trial that ends in a full queue only after a long time does not count as a failure.
     assert!(judge.free(8000, 100) && !judge.free(400, 290));
     assert!(!judge.free(2900, 100) && judge.free(200, 100));
-    // A path that is no longer known to be narrow is tried at once.
+    // A path that is no longer known to be narrow is tried immediately.
     assert!(!judge.free(400, 290));
     assert!(judge.picture(Shape::Free, 1, 100, None) && judge.free(40, 100));
 }
@@ -437,6 +437,6 @@ fn an_idle_path_of_a_picture_that_stands_is_probed_with_twice_the_rate() {
     assert!(!judge.picture(Shape::Chain, 1, 10_000_000, Some(0)));
     assert!(probes(&mut judge, 360, load).is_empty(), "not idle for long");
     assert_eq!(probes(&mut judge, 80, load), [2_000_000]);
-    // A hint causes a probe at once, without the wait between two probes of an idle path.
+    // A hint causes an immediate probe, without the wait between two probes of an idle path.
     assert_eq!(probes(&mut judge, 40, Load { hint: Some(3_000_000), ..load }), [3_000_000]);
 }

@@ -31,7 +31,7 @@ impl TsPackage {
         Self { program: Program::with_packing(Packing::LIVE), epoch: None }
     }
 
-    /// Makes a package that writes the packets of every unit at once.
+    /// Makes a package that writes the packets of every unit without waiting for further units.
     pub(crate) fn at_once() -> Self {
         Self { program: Program::with_packing(Packing::NONE), epoch: None }
     }

@@ -75,7 +75,7 @@ fn unit(track: TrackId, dts: i64, pts: i64, key_frame: bool, payload: &Bytes) ->
     AccessUnit { track, dts, pts, key_frame, config_epoch: 1, payload: payload.clone() }
 }
 
-/// Makes a packager that writes the packets of every unit at once.
+/// Makes a packager that writes the packets of every unit without waiting for further units.
 fn out() -> Packager {
     packager(TsPackage::at_once())
 }
@@ -595,7 +595,7 @@ fn audio_frames_are_split_and_joined_and_timed_from_their_packet() {
     let cuts = [0, 3 * 108 + 50, 6 * 110 - 3, stream.len()];
     let mut units = Vec::new();
     for (n, cut) in cuts.windows(2).enumerate() {
-        // The time is that of the first frame that begins in the packet: 0, 4, 6; a tick late, as rounding makes it.
+        // The PTS is the time of the first frame that begins in the packet: 0, 4, 6; with rounding errors of a tick.
         let pts = [0, 4, 6][n] * 1920 + n as u64;
         units.extend(publisher.audio(pts, &stream[cut[0]..cut[1]]));
     }
@@ -621,11 +621,11 @@ fn audio_resynchronises_after_a_loss() {
     let torn = [&frame[20..], &frame, &frame].concat();
     assert_eq!(publisher.audio(0, &torn).len(), 2);
     assert_eq!(publisher.ingest.stats().bad, 1);
-    // Endless noise is not held.
+    // Noise is dropped; it is not kept in the hope of a frame.
     for n in 0..50 {
         assert_eq!(publisher.audio(n * 1000, &[0xff; 3000]), []);
     }
-    // Layer II is another codec.
+    // MPEG audio of layer II is not supported; layer III (MP3) is.
     let mut publisher = Publisher::new(None, Some(StreamKind::MpegAudio { mpeg2: false }));
     assert_eq!(publisher.audio(0, &[&[0xff, 0xfd, 0x94, 0x64][..], &[0; 300]].concat()), []);
     assert_eq!(publisher.ingest.stats().bad, 1);

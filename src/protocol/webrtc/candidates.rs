@@ -20,7 +20,7 @@ pub(super) enum Entry {
     Address(IpAddr),
     /// The public address to which a NAT maps an address of this machine.
     Mapped { own: IpAddr, public: IpAddr },
-    /// An address that must be looked up: that of a name, or the public one that a STUN server sees.
+    /// An address that must be looked up: that of a host name, or this machine's public one, as a STUN server sees it.
     LookUp(Lookup),
     /// The addresses of the interfaces.
     Hosts,

@@ -21,7 +21,8 @@ pub(super) struct TrackInfo {
     pub(super) unit_rate: u64,
 }
 
-/// The rate sent to a viewer, and the estimated rate of its path, in bits per second.
+/// The estimated rate of a viewer's path (`target`), and the rates of video and audio sent to the viewer, in bits per
+/// second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bitrates {
     pub(super) target: u64,
@@ -29,7 +30,7 @@ pub(super) struct Bitrates {
     pub(super) audio: u64,
 }
 
-/// Bytes of a track in the last complete second.
+/// The measurement of a track: bytes and units counted from `since` on, and the rates of the last complete second.
 #[derive(Debug)]
 struct Rate {
     track: TrackId,

@@ -1,12 +1,12 @@
 //! Converts a publisher's frames to access units.
 //!
-//! **Times.** [`media::Timeline`] places the frames of the sections on the stream's time, by their arrival and the
-//! sender's reports.
+//! **Times.** [`media::Timeline`] places the frames of all media sections of the session description on the stream's
+//! time, by their arrival and the sender's reports.
 //!
 //! **Layers.** The layers of a simulcast are tracks with the same picture: renditions. A layer that the publisher
 //! stops sending is removed from the stream, and returns with its next key frame.
 //!
-//! **Beginning.** Units wait until each section is known, at most [`START_WAIT`], so that the stream's first viewers
+//! **Beginning.** Units wait until each section has a track, at most [`START_WAIT`], so that the stream's first viewers
 //! get all tracks. Units that cannot be decoded (video before a key frame, and after a loss until the next one) are
 //! dropped.
 
@@ -28,7 +28,7 @@ use crate::mail::Grant;
 use crate::protocol::rtp_mapping::clock::{SenderTime, SourceClock, TICKS};
 use crate::protocol::rtp_mapping::configs;
 
-/// Maximum time for which the first units wait until every section is known.
+/// Maximum time for which the first units wait until every media section has a track.
 const START_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of waiting units, and of their bytes.
 const START_UNITS_MAX: usize = 512;
@@ -38,7 +38,7 @@ const LAYER_SILENCE: Duration = Duration::from_secs(2);
 /// Minimum interval of updates of a rendition's rate.
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A received section, or a layer of it.
+/// A media section in which the publisher sends, or one layer of a section's simulcast.
 #[derive(Debug)]
 struct Incoming {
     section: SectionId,
@@ -197,7 +197,7 @@ impl Ingest {
         }
     }
 
-    /// Updates the announced rates of renditions that have changed by a quarter.
+    /// Updates the announced rate of each rendition whose rate has changed by a quarter.
     fn tell_rates(&mut self, now: Instant) {
         let is_soon = |at: Instant| now.saturating_duration_since(at) < RATE_INTERVAL;
         if self.rated.is_some_and(is_soon) || self.sections.iter().all(|one| one.group == 0) {
@@ -242,7 +242,7 @@ impl Ingest {
         (self.starting && !self.units.is_empty()).then(|| self.began.checked_add(START_WAIT)).flatten()
     }
 
-    /// Ends the wait of the first units, if they have waited long enough or all sections are known.
+    /// Ends the wait of the first units, if they have waited long enough or all sections have a track.
     pub(super) fn try_start(&mut self, now: Instant) {
         // One layer of each section is enough: a publisher sends larger layers only once its path carries them.
         let has_track = |section| {

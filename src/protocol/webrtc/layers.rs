@@ -21,8 +21,8 @@ const CALM: Duration = Duration::from_secs(3);
 const CALM_MAX: Duration = Duration::from_secs(48);
 /// A switch to a larger rendition counts as a failure if a smaller one is needed within this time.
 const TRIAL: Duration = Duration::from_secs(8);
-/// Time without pictures after which a viewer is sent any rendition: its own may have left the stream, and a viewer
-/// without media gets no notice of that.
+/// Time without pictures after which a viewer is sent any rendition. The rendition chosen for the viewer may have left
+/// the stream, and changes of the tracks are noticed only with media that is sent.
 const STARVED_AFTER: Duration = Duration::from_secs(2);
 /// Rate that a path must carry for a rendition, in eighths of the rendition's rate.
 const MARGIN_EIGHTHS: u64 = 9;
@@ -249,7 +249,7 @@ mod tests {
         TrackId::nth(TrackKind::Video, n).unwrap()
     }
 
-    /// 360 lines at 500 kb/s, 720 at 1.4 Mb/s, 1080 at 3 Mb/s; the largest first, as pages name them.
+    /// 360 lines at 500 kb/s, 720 at 1.4 Mb/s, 1080 at 3 Mb/s; the largest first, as web pages offer them.
     fn tracks() -> Tracks {
         let track = |(n, height, bit_rate): (u8, u32, u32)| Track {
             rendition: Some(Rendition { group: 1, width: height * 16 / 9, height, bit_rate }),

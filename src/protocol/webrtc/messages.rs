@@ -40,7 +40,7 @@ pub(super) enum ToSession {
     /// The kinds of tracks that a viewer wants of one stream of a main track, by the stream's id or the name of
     /// one of its tracks; `None` leaves a kind unchanged.
     WantOf { name: String, video: Option<bool>, audio: Option<bool> },
-    /// The page wants to be notified by data channel of the videos of a main track that it is sent.
+    /// The page asks for notifications by data channel that say which videos of a main track it is sent.
     Assignments,
     /// The range of streams whose video the page wants. The streams of the main track are counted in the order in which
     /// they joined.
@@ -109,7 +109,7 @@ pub(super) struct Described {
     pub(super) sdp: String,
     /// Entity tag of the session's ICE state, for conditions of later requests.
     pub(super) tag: String,
-    /// The track name of each `mid`, as pages know it; for offers.
+    /// In offers, the name by which pages know the track of each `mid`.
     pub(super) names: Vec<(String, String)>,
 }
 
@@ -122,7 +122,7 @@ pub(super) enum Refused {
     Play(NoSubscription),
     /// The stream has no tracks yet.
     NoTracks,
-    /// The descriptions have nothing in common, or the client's is invalid.
+    /// The client's description is invalid, or the client and the server support nothing in common.
     Description(::webrtc::Error),
     /// The server closed the session, or no media arrived.
     Closed,

@@ -1,6 +1,7 @@
-//! The server's answers to a client's sections, and its offers, with the codecs of the stream only. A form of a codec
-//! is a format with its parameters. A viewer's section of a kind that the stream lacks is reserved with a form of
-//! each codec, because a publisher may begin audio or video late, and WHEP has no renegotiation.
+//! The server's answers to the media sections of a client's description, and its offers, with the codecs of the stream
+//! only. Here, a form of a codec means a format of it with certain parameters. If a viewer has a section for audio or
+//! video that the stream lacks, the section is reserved with a form of each codec, because a publisher may begin audio
+//! or video late, and WHEP has no renegotiation.
 
 use ::webrtc::{MediaPreference, Section, SectionFormat, offered_formats};
 use media::codec::{Codec, CodecConfig, g711};
@@ -250,8 +251,8 @@ fn avc_profile(record: &[u8]) -> Option<ProfileLevelId> {
     Some(ProfileLevelId { idc, flags, level })
 }
 
-/// True if a viewer wants the stream's video codec, but only in forms in which the stream cannot be sent. Without a
-/// refusal, the viewer would see nothing and not know why.
+/// True if a viewer wants the stream's video codec, but only in forms in which the stream cannot be sent. The viewer
+/// is then refused; otherwise it would see nothing and not know why.
 pub(super) fn lacks_form(offer: &Description, tracks: &Tracks) -> bool {
     let Some(track) = default_of(tracks, TrackKind::Video) else { return false };
     let codec = track.config.codec();
@@ -335,7 +336,7 @@ pub(super) fn formats_of_track(track: &Track) -> Vec<Format> {
     formats
 }
 
-/// Returns the name of a stream's track, in a media stream named like the stream.
+/// Returns the `msid` of a stream's track: a media stream that is named like the stream, and the name of the track.
 pub(super) fn name_of(kind: TrackKind, stream: &str) -> Msid {
     let prefix = if kind == TrackKind::Video { VIDEO_PREFIX } else { AUDIO_PREFIX };
     Msid { stream: stream.to_owned(), track: Some(format!("{prefix}{stream}")) }

@@ -1,8 +1,8 @@
 //! The packets of a stream, cut once for all WebRTC viewers of a worker.
 //!
 //! Viewers cannot share the bytes that are sent, because each viewer has its own sequence numbers and keys. They share
-//! the packets to which these are added: a log per track, which is kept from the newest key frame on for new viewers. A
-//! unit is an [`Item::Packets`]: its place in that log.
+//! packets that lack sequence numbers and are not encrypted: a log per track, which is kept from the newest key frame
+//! on for new viewers. The item of a unit is its place in that log ([`Item::Packets`]).
 //!
 //! WebRTC shows pictures in order of arrival, and a browser whose decoder must reorder them stalls. In a stream with
 //! B-frames, pictures that are shown before one already sent are therefore dropped: fewer pictures, in order. Others

@@ -8,7 +8,7 @@ const WAIT_MAX: Duration = Duration::from_secs(8);
 /// Time without a request after which the next one is accepted without a wait again.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
 
-/// The requests of one viewer. The first is accepted at once; a viewer that keeps asking must wait longer and
+/// The requests of one viewer. The first is accepted immediately; a viewer that keeps asking must wait longer and
 /// longer.
 #[derive(Debug, Default)]
 pub(super) struct Patience {

@@ -287,8 +287,8 @@ fn of_app(config: Arc<Config>, app: &AppSettings) -> Arc<Config> {
     Arc::new(own)
 }
 
-/// Returns the media addresses of all workers, both as in candidates and as this machine reaches them: behind NAT it
-/// may not reach itself by a public address.
+/// Returns the media addresses of all workers, each in two forms: as candidates announce it, and as this machine itself
+/// reaches it, because a machine behind NAT may not reach itself by its public address.
 pub(super) fn media_addresses(server: &SessionSettings) -> Vec<MediaAddress> {
     let settings = RtcSettings::of(server);
     let bound = server.site.bound.iter().filter(|(name, _)| *name == super::PORT);

@@ -1,9 +1,10 @@
 //! A viewer of a main track: one peer that is sent the tracks of all its streams.
 //!
-//! Each stream is a subscription with a [`Viewer`] of its own, and has a place for each kind of track: a section of
-//! our offers. The first place carries only the transport, so that an empty room can connect, and the transport stays
-//! when a stream leaves. When streams join or leave there is another offer, one at a time. A place that is given up
-//! is first withdrawn, so that the page's track ends; a later offer reuses it for another stream.
+//! Each stream is a subscription with a [`Viewer`] of its own, and has a place for its video and one for its audio. A
+//! place is a media section of our offers. The first place carries only the transport, so that an empty room can
+//! connect, and the transport stays when a stream leaves. When streams join or leave, another offer is made, one at a
+//! time. If a stream leaves, the next offer withdraws its places, so that the page's tracks end; a later offer reuses
+//! the places for another stream.
 //!
 //! A viewer that has fewer places than streams ([`Limits`]) has seats ([`seating`]): these are offered once, for any
 //! codec, and carry one stream after another, depending on who speaks ([`seated`]). Only streams with a seat are
@@ -36,7 +37,7 @@ mod tests;
 pub(super) use self::seated::{Limits, Step};
 pub(super) use self::seating::SEATS_MAX;
 
-/// Maximum number of streams of a main track sent to a viewer at once.
+/// Maximum number of streams of a main track sent to a viewer at the same time.
 pub(super) const STREAMS_MAX: usize = 50;
 /// Maximum number of streams that take turns on the seats of a viewer that has only seats.
 const CANDIDATES_MAX: usize = 1000;
@@ -45,7 +46,7 @@ const CANDIDATES_MAX: usize = 1000;
 const FORMS_MAX: usize = 3;
 /// Payload types of forms; higher ones are used for their retransmission.
 const PAYLOAD_TYPES: std::ops::RangeInclusive<u8> = 96..=111;
-/// The level of a stream that is silent or whose loudness is unknown.
+/// The audio level of a stream that is silent or whose loudness is unknown (RFC 6464 §3; 0 is the loudest).
 const SILENCE: u8 = 127;
 
 /// The streams of a main track that a viewer wants.
@@ -381,7 +382,7 @@ impl Room {
         self.is_stale = true;
     }
 
-    /// Restarts a stream whose codec has changed: at other places, or in the same seats.
+    /// Restarts a stream whose codec has changed: the stream gets new places, or continues in the seats that it has.
     pub(super) fn begin_anew(&mut self, handle: Handle, tracks: &Tracks, codecs: Codecs) {
         self.give_up(handle);
         self.vacate_seats(handle);

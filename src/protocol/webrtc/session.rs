@@ -4,7 +4,7 @@
 //! socket. Descriptions and news are exchanged between the two as [`ToSession`] and [`FromSession`]; media passes
 //! through the port.
 //!
-//! | | the client offers at once | the client offers later, or never |
+//! | | the client's request has an offer | the client offers later, or never |
 //! |---|---|---|
 //! | publishes | the offer is evaluated; once granted: our answer | once granted: the client's offer, then our answer |
 //! | plays | once granted, with tracks: our answer | once granted, with tracks: our offer, then the client's answer |
@@ -680,8 +680,8 @@ impl Session for RtcSession {
                 }
             },
             Reply::Family(FamilyNews::Message { from, message }) => self.message(ctx, from, &message),
-            // The controller has ended before the descriptions were exchanged, so nobody would receive ours.
-            // Afterwards, the session does not need its controller.
+            // The controller has ended before the descriptions were exchanged, so nobody would pass our description
+            // to the client. After the exchange, the session does not need its controller.
             Reply::Family(FamilyNews::Ended(gone))
                 if self.describe_by.is_some() && gone.conn == self.asker.session.conn =>
             {

@@ -61,7 +61,8 @@ const SERVER: &[Key] = &[
 
 const ICE_SERVERS: &str = "webrtc.ice_servers";
 
-/// Maximum delay in milliseconds that browsers can be asked to keep, limited by the extension's field.
+/// Maximum delay in milliseconds that browsers can be asked to keep: the RTP header extension has 12 bits, in units of
+/// 10 ms.
 const PLAYOUT_DELAY_MS_MAX: u64 = 40_950;
 
 /// The settings' [`crate::config::Section`].

@@ -1,6 +1,6 @@
 //! A TCP connection to a media port (RFC 6544), for peers behind firewalls that block UDP. Frames on the connection
 //! (RFC 4571) are handled as datagrams of the port. If the first frame is not a connectivity check for an existing
-//! session, the connection is closed at once.
+//! session, the connection is closed immediately.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// A frame of a binding request without attributes.
+    /// A frame (RFC 4571) that contains a binding request without attributes.
     const CHECK: [u8; 22] =
         [0, 20, 0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 

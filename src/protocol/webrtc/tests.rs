@@ -153,7 +153,7 @@ fn a_viewer_is_answered_with_the_streams_own_profile_and_idle_where_nothing_fits
     assert_eq!((none[0].direction, none[1].direction), (Direction::Inactive, Direction::SendOnly));
 }
 
-/// A play of `live/s` for which the server makes the offer.
+/// A request to play `live/s`, for which the server makes the offer.
 pub(super) fn play_ask(choice: Option<Choice>) -> Ask {
     Ask {
         publishes: false,
@@ -235,7 +235,7 @@ fn the_first_units_wait_for_the_other_track_and_key_frames_bring_the_configurati
     );
     assert_eq!(tracks.video().unwrap().config.picture_size(), Some((640, 352)));
     assert_eq!(units(&mut ingest), [(TrackId::AUDIO, 1800, false), (TrackId::VIDEO, 4500 + 2699, true)]);
-    // The payload has no parameter sets, because they are the track's.
+    // The parameter sets are removed from the payload: they are kept in the track's configuration.
     ingest.frame(at(3113), (VIDEO, 0), key(5700), None);
     assert_eq!(ingest.poll_unit().unwrap().0.payload, picture(&[IDR]));
     ingest.lost(VIDEO, 0);

@@ -93,7 +93,7 @@ pub(super) mod tests {
             ([&one[..], &mono].concat(), of(&[b"abc"], false)),
             ([&one[..], &two_blocks].concat(), of(&[b"abc"], false)),
             (one[..9].to_vec(), of(&[], false)),
-            // Raw.
+            // A raw frame, and an empty tag: neither is ADTS.
             (b"\x21\x1b\x80".to_vec(), None),
             (Vec::new(), None),
         ] {

@@ -215,12 +215,12 @@ fn codecs_without_records_need_none() {
     }
     let mut ingest = ingest();
     assert!(matches!(ingest.video(0, &Bytes::from_static(b"\x91vp08\x10")), Outcome::Unit(_)));
-    // Opus keeps the header it came with.
+    // The configuration of Opus stays the header that the publisher has sent; a frame does not replace it.
     ingest.audio(0, &bytes(&[b"\x90Opus", OPUS_HEAD]));
     let epoch = ingest.tracks().epoch;
     assert!(matches!(ingest.audio(0, &Bytes::from_static(b"\x91Opus\xfc")), Outcome::Unit(_)));
     assert_eq!((ingest.tracks().epoch, ingest.tracks().audio().unwrap().config.record().len()), (epoch, 19));
-    // A frame that describes itself differently begins an epoch.
+    // Every frame of G.711 states its configuration. A frame that states another one begins a new epoch.
     for (frame, next) in [(b"\x72\xd5", 1), (b"\x72\xd6", 1), (b"\x73\xd5", 2)] {
         assert!(matches!(ingest.audio(0, &Bytes::copy_from_slice(frame)), Outcome::Unit(_)));
         assert_eq!(ingest.tracks().epoch, epoch + next);
@@ -431,7 +431,7 @@ fn splice_information_in_script_data_stands_at_the_time_of_its_message() {
     assert_eq!((read.events[0].id, read.events[0].duration), (0x4800_008f, Some(0x52_ccf5)));
     let entry = crate::hub::Entry::new(Instant::now(), 0, splice.clone(), Arc::clone(ingest.tracks()));
     assert!(crate::protocol::flv_mapping::unit(&entry, &Chosen::all_of(&entry.tracks)).is_none());
-    // Beyond the rate, the message is passed on without its splice.
+    // Beyond the allowed rate of splice information, the message is passed on, but makes no splice.
     let last = (0..500).map(|_| ingest.data(40, &body)).last();
     let Some(Outcome::Several(outcomes)) = last else { panic!() };
     assert!(matches!(&outcomes[..], [Outcome::Unit(_), Outcome::Dropped]), "{outcomes:?}");
@@ -448,6 +448,6 @@ fn who_does_not_state_a_frame_type_is_asked_by_its_payload() {
         let Outcome::Unit(unit) = ingest.video(at, body) else { panic!("{at}") };
         assert_eq!((unit.dts, unit.key_frame), (i64::from(at), is_key));
     }
-    // With the older header the same frame is an error.
+    // In the legacy form, a frame without a frame type is an error.
     assert_eq!(ingest.video(40, &Bytes::from_static(b"\x07\x01\0\0\0\0\0\0\x01\x65")), Outcome::Bad);
 }

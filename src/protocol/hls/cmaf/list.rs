@@ -80,7 +80,7 @@ impl Cmaf {
         (!waits).then_some(ready)
     }
 
-    /// Publishes the segments of subtitles beside those of the first rendition that has some, and their playlists.
+    /// Publishes the subtitles: a segment for each one of the first rendition that has segments, and the playlists.
     pub(super) fn publish_subtitles(&mut self) {
         if self.layout == Layout::Together {
             return;
@@ -155,7 +155,7 @@ impl Cmaf {
         }
     }
 
-    /// Notes the periods, and forgets those that have no segments left.
+    /// Adds the periods that have begun to the manifest, and drops those that have no segments left.
     fn note_periods(&mut self, outlines: &[Outline], members: &[String]) {
         let (dates, shift_ms) = (&self.dates, self.shift_ms);
         let delay_ms =

@@ -35,7 +35,7 @@ impl Periods {
         for one in lead.spanned() {
             let begin_ms = one.begin_ms();
             match self.0.last() {
-                // Segment times count from the beginning of the presentation.
+                // The first period begins at zero, because segment times count from the beginning of the presentation.
                 None => self.begin(0, delay_ms(one.middle_ms()), members),
                 Some(last) if one.begins_period && begin_ms > last.stretch.begin_ms => {
                     self.begin(begin_ms, delay_ms(one.middle_ms()), members);
@@ -80,8 +80,8 @@ impl Periods {
         })
     }
 
-    /// True while only some renditions of the newest period have a segment in it, and none has two: a player that
-    /// reads the manifest now would miss the others.
+    /// True while only some renditions of the newest period have a segment in it, and none has two. A player that
+    /// reads the manifest now would never see the renditions without one.
     pub(super) fn is_incomplete(&self, renditions: &[Outline]) -> bool {
         let Some(last) = self.0.last() else { return false };
         let count = |outline: &Outline| {

@@ -95,8 +95,8 @@ impl Rig {
         self.sink.take_data(&Entry::new(self.begun, 1_795_806_797_674, unit, list));
     }
 
-    /// Passes units of these tracks in a time range. Each track has the time of its first unit; key frames come
-    /// every second.
+    /// Passes units of these tracks in a time range. Each track is given with the time in milliseconds of its first
+    /// unit; key frames come every second.
     fn pass(&mut self, tracks: &[(Track, i64)], epoch: u32, times: std::ops::Range<i64>) {
         let list = Arc::new(Tracks::new(epoch, tracks.iter().map(|(track, _)| track.clone())));
         let selection = Selection { data: Pick::None, ..Selection::ALL };
@@ -221,7 +221,7 @@ fn a_splice_on_a_key_frame_has_the_date_and_the_time_of_its_segment() {
     rig.pass(&tracks, 1, 9000..16_000);
     for base in ["cam__video", "cam__audio"] {
         let playlist = rig.media(base);
-        // The first unit of the stream has the time of one second in the segments.
+        // The first unit of the stream has the time of one second in the segments, so the splice has 13.08 seconds.
         let expected = (SpliceKind::Out, 1_795_806_797_674 + 12_000, Some(13_080 * 90));
         assert_eq!(tags(&playlist), [expected], "{base}");
         let begins = |segment: &&hls::playlist::Segment| segment.program_date_time == Some(expected.1);

@@ -2,16 +2,16 @@
 
 use hls::playlist::{MediaPlaylist, Part, Segment};
 
-/// Beginnings of the lines of a playlist's head that only low latency has.
+/// First words of lines that the head of a playlist has only with low latency.
 pub(super) const CONTROLS: [&str; 2] = ["#EXT-X-SERVER-CONTROL:", "#EXT-X-PART-INF:"];
 
 /// The live edge of a playlist.
 #[derive(Debug)]
 pub(super) struct Edge<'p> {
     newest: &'p [Segment],
-    /// The lines for the head of a playlist.
+    /// The lines to add to the head of a playlist.
     pub(super) control: String,
-    /// The lines after the last segment.
+    /// The lines of the growing segment, to add after the last segment.
     pub(super) growing: String,
 }
 

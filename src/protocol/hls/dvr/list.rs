@@ -1,9 +1,9 @@
-//! A viewer's playlist of the segments it can go back to: from a chosen beginning (`start`), up to an end, or as a
-//! delta update.
+//! A viewer's playlist of the segments to which the viewer can rewind: from a chosen beginning (`start`), up to an
+//! end, or as a delta update.
 //!
-//! The text is that of [`super::reach`], shared by all viewers. The beginning is found by binary search over the
-//! comments in front of chunks, and the text from there on is sent unchanged. The cost of a request therefore depends
-//! on what is sent, not on the length of the window.
+//! All viewers share the text of [`super::reach`]. The beginning is found by binary search over the comments in front
+//! of chunks, and the text from there on is sent unchanged. The cost of a request therefore depends on the bytes that
+//! are sent, not on the length of the window.
 
 use std::ops::Range;
 
@@ -25,12 +25,12 @@ const LENGTH: &str = "#EXTINF:";
 const STEP: &str = "#EXT-X-DISCONTINUITY";
 const END: &str = "#EXT-X-ENDLIST\n";
 
-/// A viewer's choice, in milliseconds of Unix time.
+/// The part of a stream that a viewer has chosen; times are in milliseconds of Unix time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::protocol::hls) struct Choice {
     /// The time at which the playlist begins.
     pub(in crate::protocol::hls) start_ms: Option<i64>,
-    /// True if the beginning advances with the clock.
+    /// True if the beginning advances with the clock, because `start` is relative to now.
     pub(in crate::protocol::hls) is_sliding: bool,
     /// The time at which the playlist ends, as that of a recording does; `None` if the playlist continues with the
     /// stream.
@@ -39,10 +39,10 @@ pub(in crate::protocol::hls) struct Choice {
     pub(in crate::protocol::hls) has_rest: bool,
 }
 
-/// A segment in the text.
+/// The place of a segment in the text of all segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Found<'t> {
-    /// The first byte of its lines.
+    /// Position of the first byte of its lines.
     at: usize,
     number: u64,
     discontinuities: u64,
@@ -62,8 +62,9 @@ pub(in crate::protocol::hls) fn select(bytes: &Bytes, choice: Choice) -> Option<
         None => (text.len(), false),
     };
     let begin = match choice.start_ms {
-        // No line of a listed segment may change (RFC 8216 §6.2.2), and none may be added, such as the date of a
-        // first segment without one. A sliding playlist therefore begins with a chunk, which has a date.
+        // From one reload to the next, the lines of a listed segment must stay the same (RFC 8216 §6.2.2), but the
+        // first segment of a playlist needs a date, and not every segment has one. A playlist with a sliding
+        // beginning therefore begins with a chunk, whose first segment has a date.
         Some(start_ms) if choice.is_sliding && choice.end_ms.is_none() => {
             found(last_chunk(text, first.0..behind, |mark| mark.begin_ms <= start_ms)?)
         }
@@ -123,7 +124,7 @@ pub(in crate::protocol::hls) fn select(bytes: &Bytes, choice: Choice) -> Option<
     Some(vec![Bytes::from(lines), bytes.slice(from..end.max(from)), ending])
 }
 
-/// Returns the lines of date ranges that began before a date and are still open there.
+/// Returns the lines of date ranges that began before a date and are still open at that date.
 fn going_on(text: &str, head: &str, before: Range<usize>, date_ms: i64) -> Option<String> {
     if before.is_empty() || !head.contains(RANGED) {
         return None;
@@ -153,7 +154,7 @@ fn next_mark(text: &str, range: Range<usize>) -> Option<(usize, Mark)> {
     Some((at, Mark::read(text.get(at..)?.lines().next()?)?))
 }
 
-/// The beginning of a chunk.
+/// Returns the first segment of a chunk.
 const fn found<'t>((at, mark): (usize, Mark)) -> Found<'t> {
     Found {
         at,
@@ -165,7 +166,8 @@ const fn found<'t>((at, mark): (usize, Mark)) -> Found<'t> {
     }
 }
 
-/// Returns the last chunk that fits, or the first one if none does. The chunks that fit precede all others.
+/// Returns the last chunk that fits, or the first one if none does. The chunks that fit must precede all others,
+/// because the search is binary.
 fn last_chunk(text: &str, range: Range<usize>, fits: impl Fn(&Mark) -> bool) -> Option<(usize, Mark)> {
     let mut last = next_mark(text, range.clone())?;
     let (mut from, mut to) = (last.0.saturating_add(1), range.end);

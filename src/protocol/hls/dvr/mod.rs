@@ -1,5 +1,5 @@
-//! Going back in a live stream for as long as `dvr.window` says: segments stay on the disk after memory has
-//! dropped them, and a playlist of its own lists them all.
+//! Rewinding a live stream, by up to the time of `dvr.window`: segments stay on the disk after memory has dropped
+//! them, and a separate playlist lists them all.
 //!
 //! 1. A job reads the segments that an earlier run of the stream has left; they stay in the playlist if the new
 //!    segments have the same form. If that run still writes, this stream waits for it.
@@ -8,8 +8,8 @@
 //! 3. Segments are removed by age, a chunk at a time. They are removed earlier if the disk is full or the
 //!    application's bytes (`dvr.max_bytes`) are used up: a stream that has more than its share gives up its oldest
 //!    segments, and so does a stream that needs room.
-//! 4. After the end of the stream its files stay, in case the stream returns, until viewers can no longer go back
-//!    to them. They are removed with a deleted stream.
+//! 4. After the end of the stream its files stay, in case the stream returns, until they are older than the window.
+//!    If the stream is deleted, they are removed as well.
 //!
 //! ```text
 //! webapps/{application}/.dvr/{stream}/{id}003900001.ts   segments, served under the names that they have in memory
@@ -40,7 +40,7 @@ use edge::Edge;
 use reach::{CHUNK, Chunk, Listed, Reach};
 pub(super) use settings::DvrSettings;
 
-/// Appended to a playlist's name, gives the internal name of the playlist of all segments that viewers can go back to.
+/// Appended to a playlist's name, gives the internal name of the playlist of all segments to which viewers can rewind.
 /// Requests do not use that name.
 pub(super) const QUERY: &str = "?dvr";
 /// Minimum playlist version for `EXT-X-GAP` (RFC 8216bis §8).
@@ -74,7 +74,7 @@ enum Doing {
         name: String,
         bytes: Bytes,
     },
-    /// The list of the segments that may still change.
+    /// Writes the list of the segments that may still change.
     Tail,
     Drop {
         names: Vec<String>,
@@ -93,10 +93,10 @@ struct Files {
     lost: BTreeSet<String>,
     /// Bytes of segments that no playlist has listed yet, by name.
     sizes: BTreeMap<String, u64>,
-    /// Names that memory may forget once their files are on the disk.
+    /// Names of files that may be dropped from memory once they are on the disk.
     kept: Vec<String>,
-    /// Name of the newest segment's initialization section, which the next segments need; and the newest
-    /// initialization section.
+    /// Name of the initialization section that the newest segment uses, as further segments may; and the
+    /// initialization section that arrived last.
     map: Option<String>,
     init: Option<(String, Bytes)>,
 }
@@ -109,13 +109,13 @@ impl Files {
     }
 }
 
-/// Work on the disk beside the files.
+/// Work on the disk other than the writing of segments and initialization sections.
 #[derive(Debug, Default)]
 struct Due {
     /// Lists to write; and true if the list of the newest segments must be written.
     lists: VecDeque<(String, Bytes)>,
     tail: bool,
-    /// Names to remove at once; and names that no playlist lists any more, with the date at which their chunk ends.
+    /// Names to remove now; and names that no playlist lists any more, with the date at which their chunk ends.
     drops: Vec<String>,
     leaving: VecDeque<(i64, Vec<String>)>,
     /// True if the folder is to be removed.
@@ -142,13 +142,13 @@ struct Stage {
     is_short: bool,
 }
 
-/// The segments of one playlist that viewers can go back to.
+/// The segments of one playlist to which viewers can rewind.
 #[derive(Debug)]
 pub(super) struct Dvr {
     settings: DvrSettings,
     /// The folder on the disk.
     folder: Vec<String>,
-    /// Exists for as long as this window writes to the folder.
+    /// Held while this window writes to the folder. Until it is dropped, another stream of this name must wait.
     writer: Arc<()>,
     /// Prefix of the names of the window's files: the playlist's name without the ending.
     stem: String,
@@ -243,7 +243,7 @@ impl Dvr {
 
     /// Adds the segments that are new.
     fn take(&mut self, live: &MediaPlaylist) {
-        // Segments are missing if the disk hung at the beginning.
+        // Segments are missing if some have left the playlist in memory since the last call.
         let mut is_behind_a_hole = self.next > 0 && self.next < live.media_sequence;
         let known = usize::try_from(self.next.saturating_sub(live.media_sequence)).unwrap_or(usize::MAX);
         for segment in live.segments.iter().skip(known) {
@@ -357,7 +357,7 @@ impl Dvr {
     }
 
     /// If the application has nearly reached `dvr.max_bytes` and the stream has more than its share, removes the
-    /// oldest segments. A stream with several playlists removes the same part of each.
+    /// oldest segments. A stream with several playlists removes the same proportion of the bytes of each.
     fn share(&mut self) {
         let brim = self.settings.max_bytes / 8 * 7;
         let share = brim.checked_div(self.usage.streams.max(1)).unwrap_or(brim);
@@ -370,7 +370,7 @@ impl Dvr {
         while self.reach.bytes() > own && self.shed() {}
     }
 
-    /// Returns the names that memory may forget.
+    /// The given files have left the live playlist. Returns the names of files that may now be dropped from memory.
     pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
         for name in &names {
             self.files.sizes.remove(own_name(name));
@@ -455,8 +455,8 @@ impl Dvr {
         }
     }
 
-    /// Schedules another attempt at a job other than that of a segment file. A list that is never written would
-    /// make a restart lose all segments before it.
+    /// Called if a job failed that does not write a segment file: schedules another attempt. If a list were never
+    /// written, a restart would lose all segments before those of the list.
     fn due_failed(&mut self, now: Instant, doing: Doing, error: AppendError) {
         let is_list = matches!(doing, Doing::List { .. } | Doing::Tail);
         self.put_back(doing);
@@ -553,8 +553,8 @@ impl Dvr {
     /// Returns the next job if none is under way.
     pub(super) fn next_job(&mut self, now: Instant) -> Option<Work> {
         if self.is_settled() {
-            // The next stream of this name may use the folder from now on, even if copies of this stream are still
-            // being made.
+            // Dropping the former `writer` lets the next stream of this name use the folder, even if other copies
+            // of this stream are still being stored.
             self.writer = Arc::default();
         }
         if self.doing.is_some() || self.retry_at.is_some_and(|at| at > now) {
@@ -628,12 +628,12 @@ impl Dvr {
     }
 }
 
-/// True if a request is for all that viewers can go back to, or for a part of it.
+/// True if a request is for the playlist of all segments to which viewers can rewind, or for a part of that playlist.
 pub(super) fn is_wanted(query: &Query) -> bool {
     query.iter().any(|(name, _)| is_choice(name))
 }
 
-/// True if the parameter with this name selects what a viewer goes back to.
+/// True if the parameter with this name requests the playlist for rewinding, or selects a part of it.
 pub(super) fn is_choice(name: &str) -> bool {
     matches!(name, "dvr" | "start" | "end")
 }
@@ -670,8 +670,8 @@ pub(super) fn kept_of(app: &str, stem: &str, name: &str) -> Vec<String> {
     folder_of(app, stem).into_iter().chain([own_name(name).to_owned()]).collect()
 }
 
-/// Returns the path of a file that viewers can go back to. `name` is its name below the application's `streams`,
-/// `id` the id of its stream.
+/// Returns the path on the disk of a file that is kept for rewinding. `name` is its name below the application's
+/// `streams`, `id` the id of its stream.
 pub(super) fn path_of(app: &str, name: &str, id: &str) -> Vec<String> {
     let folders = name.rsplit_once('/').map_or(String::new(), |(folders, _)| format!("{folders}/"));
     let folder = folder_of(app, &format!("{folders}{id}"));

@@ -1,4 +1,4 @@
-//! The segments that viewers can go back to, as text.
+//! The segments to which viewers can rewind, as the text of a playlist.
 //!
 //! Segments that no longer change are collected in chunks of [`CHUNK`]. A chunk's text is written once, also on the
 //! disk, and is removed as a whole. A playlist can begin with any chunk, because a chunk has everything that its
@@ -163,7 +163,7 @@ pub(super) struct Resumed {
     pub(super) changed: Vec<Chunk>,
 }
 
-/// All segments that viewers can go back to.
+/// All segments to which viewers can rewind.
 #[derive(Debug)]
 pub(super) struct Reach {
     window_ms: i64,
@@ -242,7 +242,7 @@ impl Reach {
     }
 
     /// Takes the next segment. If it does not fit the segments of an earlier run, because of another target duration,
-    /// encryption or container, or an earlier date, those are removed and returned.
+    /// encryption or container, or an earlier date, the chunks of that run are removed and returned.
     pub(super) fn push(&mut self, mut listed: Listed, (target, version): (Duration, u32)) -> Vec<Chunk> {
         let seconds = target.as_secs().saturating_add(u64::from(target.subsec_nanos() > 0));
         let mut left = Vec::new();
@@ -329,8 +329,8 @@ impl Reach {
         let next: BTreeSet<&str> = self.chunks.front().into_iter().flat_map(Chunk::names).collect();
         let gone = chunk.names().filter(|name| !next.contains(name) && !self.needs(name));
         let gone: BTreeSet<String> = gone.map(str::to_owned).collect();
-        // The list comes first, so that an interruption leaves files without a list, and never a list without its
-        // files.
+        // Files are removed in this order. The list comes first: if the removal is interrupted, files without a list
+        // may be left, but never a list whose files are missing.
         std::iter::once(list_name(&chunk.mark)).chain(gone).collect()
     }
 
@@ -422,7 +422,8 @@ impl Reach {
         };
         let mark = Mark { end_ms: mark.end_ms.max(mark.begin_ms), ..mark };
         let mut text = mark.line();
-        // Further dates follow from the durations; leaving them out halves the text.
+        // Only the first segment, and those after a discontinuity, have their date written: the other dates follow
+        // from the durations, and leaving them out halves the text.
         let dated = |(at, listed): (usize, &Listed)| {
             let segment = &listed.segment;
             let date = segment.program_date_time.filter(|_| at == 0 || segment.discontinuity);

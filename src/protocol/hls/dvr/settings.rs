@@ -1,4 +1,4 @@
-//! Settings of an application for going back in a live stream.
+//! Settings of an application for rewinding live streams.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::config::{Error, Values};
 const WINDOW_MAX: u64 = 86_400;
 /// The shortest window that is of use, in seconds.
 const WINDOW_MIN: u64 = 10;
-/// Minimum bytes of an application.
+/// Minimum value of `dvr.max_bytes`.
 const BYTES_MIN: u64 = 1 << 20;
-/// Time for which files stay beyond the window after the stream has ended.
+/// After the end of the stream, files are kept for the window and this additional time.
 const SPARE: Duration = Duration::from_secs(120);
 
-/// Settings for going back in a live stream.
+/// Settings for rewinding live streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::protocol::hls) struct DvrSettings {
     /// `dvr.window`.
@@ -23,7 +23,7 @@ pub(in crate::protocol::hls) struct DvrSettings {
 }
 
 impl DvrSettings {
-    /// Reads the settings; `None` if viewers cannot go back.
+    /// Reads the settings; `None` if viewers cannot rewind.
     pub(in crate::protocol::hls) fn read(values: &Values) -> Result<Option<Self>, Error> {
         let (window_key, bytes_key) = ("dvr.window", "dvr.max_bytes");
         let window = values.number(window_key, 0u64, WINDOW_MAX)?;

@@ -1,4 +1,4 @@
-//! A stream's segments on a disk that fails, is slow or full, and viewers who go back.
+//! A stream's segments on a disk that fails, is slow or full, and viewers who rewind.
 
 mod again;
 
@@ -267,7 +267,7 @@ fn a_beginning_an_end_and_a_change_are_those_of_the_whole() {
             assert_eq!(first.program_date_time, Some(begin_ms(at)));
             let start = format!("#EXT-X-START:TIME-OFFSET={}.{:03}", ms / 1000, ms % 1000);
             assert!(String::from_utf8(parts).unwrap().contains(&start), "{start}");
-            // A player that had the previous list gets the same list from a delta update.
+            // With a delta update, a player that has the previous playlist gets the same segments.
             let delta = rig.shown(Choice { has_rest: true, ..choice }).unwrap();
             assert_eq!(delta.media_sequence, list.media_sequence);
             let skipped = usize::try_from(delta.skipped).unwrap();
@@ -285,8 +285,8 @@ fn a_beginning_an_end_and_a_change_are_those_of_the_whole() {
             assert_eq!(list.segments.len(), until.min(all.segments.len()) - at, "{at} to {until}");
         }
     }
-    // With a beginning that advances with the clock, no line of a segment changes, and the position is
-    // the same.
+    // The beginning of the playlist advances with the clock. No line of a segment changes between reloads, and
+    // `EXT-X-START` always points to the chosen time.
     let mut lines: BTreeMap<String, String> = BTreeMap::new();
     for ms in (begin_ms(0)..begin_ms(all.segments.len())).step_by(700) {
         let choice = Choice { start_ms: Some(ms), is_sliding: true, ..Choice::default() };
@@ -326,8 +326,8 @@ fn a_beginning_within_a_range_of_dates_has_it() {
     for number in 0..60_i64 {
         rig.segment(10, false);
         if number == 10 || number == 20 {
-            // The date range belongs to a segment that is not listed yet. The rig lists segments at once, so the
-            // test adds the range by hand.
+            // The date range belongs to a segment that is not listed yet. The rig lists each segment immediately,
+            // so the test adds the range by hand.
             let range = DateRange {
                 id: format!("range-{number}"),
                 start_ms: BEGUN_MS + number * 2000,
@@ -398,7 +398,7 @@ fn t_19_whatever_the_disk_does_viewers_can_fetch_what_is_listed() {
             rig.settle();
         }
         assert!(rig.dvr.is_settled() && rig.shown(Choice::default()).unwrap().ended, "{seed}");
-        // The next run continues with all of these segments, and with no others.
+        // The next run of the stream continues with exactly the segments of this run.
         let ended = rig.shown(Choice::default()).unwrap();
         let (disk, seen, number) = (rig.disk, rig.seen, rig.number);
         let mut next = Rig::new(settings(100, cap), number + 3, disk);
@@ -432,8 +432,8 @@ fn a_full_disk_shortens_the_window_and_one_that_stays_full_leaves_gaps() {
     }
     let all = rig.shown(Choice::default()).unwrap();
     assert_eq!(all.segments.len(), 60);
-    // Each removed chunk makes room to try a segment again. If there is no chunk to remove, the segment becomes a
-    // gap.
+    // The disk is full. Whenever a segment does not fit, a chunk is removed and the segment is tried again. Once
+    // there is no chunk to remove, the segment becomes a gap.
     for _ in 0..20 {
         rig.segment(1000, false);
         while rig.hand_out() {
@@ -511,7 +511,8 @@ fn a_stream_with_more_than_its_share_gives_up_its_oldest() {
         rig.settle();
     }
     assert_eq!(rig.shown(Choice::default()).unwrap().segments.len(), 60);
-    // Another stream has begun, and the two use nearly all bytes.
+    // Another stream has begun, and the two use nearly all bytes of `dvr.max_bytes`. This stream has more than its
+    // share, so it removes segments.
     let usage =
         DvrDone { lists: Vec::new(), app_bytes: 95_000, streams: 2, stream_bytes: 62_000, is_taken: false };
     rig.segment(1000, false);

@@ -74,7 +74,7 @@ pub(super) struct Period {
     members: Vec<(String, String)>,
 }
 
-/// A rendition as manifests list it, for the stream that leads.
+/// Description of a rendition, passed to the leading stream, which lists the rendition in the manifest.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) outline: Arc<Outline>,
@@ -177,7 +177,7 @@ fn member(outline: &Outline) -> Option<(String, String)> {
     Some((outline.names().to_owned(), outline.spanned().last()?.described.uri.clone()))
 }
 
-/// Returns the earliest time from which a rendition of the last period has other tracks.
+/// Returns the earliest time at which a rendition of the last period changed its tracks.
 fn changed_ms(last: &Period, there: &[Arc<Outline>]) -> Option<u64> {
     let changed = |outline: &Arc<Outline>| {
         let (names, init) = member(outline)?;

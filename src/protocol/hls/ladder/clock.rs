@@ -1,5 +1,5 @@
 //! The time that all renditions of a ladder share: the arrival of their media at this server by the wall clock.
-//! Two streams have the same time without knowing of each other.
+//! Two streams therefore have the same time without any communication between them.
 //!
 //! 1. The units of the first second are held back. The one that arrived with the least delay determines the time
 //!    of the stream.
@@ -32,7 +32,7 @@ pub(super) struct Clock {
     held: Vec<(Entry, Chosen)>,
     held_bytes: usize,
     is_settled: bool,
-    /// Milliseconds by which the time was moved.
+    /// Milliseconds by which the time was moved to match a key frame of the leading rendition.
     moved_ms: i64,
 }
 
@@ -51,7 +51,7 @@ impl Clock {
         self.dates.note(arrival(entry), chosen.epoch());
     }
 
-    /// Holds a unit back. Returns true when there are enough.
+    /// Holds a unit back. Returns true once enough units are held back to fix the time.
     pub(super) fn hold(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
         self.held_bytes = self.held_bytes.saturating_add(entry.unit.payload.len());
         self.held.push((entry.clone(), chosen.clone()));
@@ -61,8 +61,8 @@ impl Clock {
             || self.held_bytes >= HELD_BYTES_MAX
     }
 
-    /// Fixes the time, relative to the leading rendition if another stream has it. Returns the units that were held
-    /// back.
+    /// Fixes the time of the stream. If another stream has the leading rendition, its key frames are taken into
+    /// account. Returns the units that were held back.
     pub(super) fn settle(&mut self, lead: Option<&Lead>) -> Vec<(Entry, Chosen)> {
         self.dates.settle();
         self.is_settled = true;
@@ -98,12 +98,12 @@ impl Clock {
         self.dates.date_ms(dts_ms).saturating_add(self.moved_ms)
     }
 
-    /// Returns the calendar by which the media arrived.
+    /// Returns the calendar that gives the date of an arrival.
     pub(super) fn calendar(&self) -> Option<Calendar> {
         calendar(&self.dates)
     }
 
-    /// Returns the unit with its times in the shared time.
+    /// Returns the unit with its times converted to the shared time.
     pub(super) fn shared(&self, entry: &Entry) -> Entry {
         let shift_ms = self.time_ms(entry.dts_ms).saturating_sub(entry.dts_ms);
         let scale = entry.tracks.get(entry.unit.track).map(|track| track.timescale);

@@ -74,7 +74,7 @@ const WAIT: Duration = Duration::from_secs(8);
 /// The rates in names of renditions are multiples of this, in kbit/s.
 const KBPS_STEP: u64 = 50;
 
-/// The sink of all renditions with video and audio together.
+/// The sink of a ladder in which video and audio are in the same segments.
 pub(super) static KIND: SinkKind = SinkKind {
     name: "ladder",
     is_enabled: |app| HlsSettings::of(app).enabled,
@@ -96,7 +96,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     begin: |now, order, seed| Box::new(LiveSink::new(Ladder::new(now, order, Layout::Together, seed))),
 };
 
-/// Renditions of single tracks, with low latency and for DASH.
+/// The sink of a ladder in which each rendition has a single track, with low latency and for DASH.
 pub(super) static APART: SinkKind = SinkKind {
     name: "ladder-apart",
     is_enabled: |app| (cmaf::APART.is_enabled)(app),
@@ -134,7 +134,7 @@ impl Layout {
     }
 }
 
-/// Returns the main track of a playlist of all renditions with this name.
+/// Returns the id of the main track, if this is the name of a ladder's multivariant playlist.
 fn of_master(name: &str) -> Option<&str> {
     let path = name.strip_suffix(MASTER)?;
     stream_of(name)?;
@@ -142,8 +142,8 @@ fn of_master(name: &str) -> Option<&str> {
     (!id.is_empty()).then_some(id)
 }
 
-/// Returns the main track of a playlist or a manifest of all renditions of single tracks, if the application makes
-/// such files.
+/// Returns the id of the main track, if this is the name of the multivariant playlist or the manifest of a ladder with
+/// renditions of single tracks, and the application makes such files.
 fn of_master_apart<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let settings = HlsSettings::of(app);
     let (folder, file) = name.rsplit_once('/')?;
@@ -163,7 +163,7 @@ struct Ladder {
     key: StreamKey,
     /// The id of the main track.
     main: Arc<str>,
-    /// The folder of the playlists, with its slash.
+    /// The folder of the playlists, with a slash at the end.
     folder: String,
     settings: HlsSettings,
     start: Start,
@@ -177,20 +177,20 @@ struct Ladder {
     shown: Shown,
 }
 
-/// State beside the renditions.
+/// State of the ladder other than its renditions.
 #[derive(Debug, Default)]
 struct Around {
     /// Renditions whose tracks have left while there is no other rendition to switch to; their playlists continue
     /// with gaps.
     absent: Vec<Rung>,
-    /// The end of the last segment of the first rendition.
+    /// Time at which the newest complete segment of the first rendition ends.
     boundary_ms: Option<i64>,
     chosen_epoch: u32,
     /// The renditions of other streams, as of the last key frame.
     beside: Beside,
 }
 
-/// The multivariant playlist, as published.
+/// The multivariant playlist as published, and the contents of the manifest.
 #[derive(Debug, Default)]
 struct Shown {
     text: String,
@@ -198,7 +198,8 @@ struct Shown {
     /// continues; and true once another stream is to continue these playlists.
     splices: BTreeMap<u8, Splice>,
     is_left: bool,
-    /// Renditions of manifests; and the sum of the numbers of other streams' newest segments at the last check.
+    /// Renditions and periods of the manifest; and the sum of the numbers of other streams' newest segments at the
+    /// last check, by which new segments are noticed.
     board: Board,
     others: u64,
     /// The time at which the playlist could first have been published.
@@ -254,7 +255,7 @@ impl Ladder {
         rungs
     }
 
-    /// True if a rendition of another stream precedes those of this one.
+    /// True if a rendition of another stream began before those of this one, and so precedes them.
     fn is_earlier(&self, (stream, rung): (StreamId, &mail::Rung)) -> bool {
         (rung.began, stream) < (self.start.number, self.stream)
     }
@@ -301,7 +302,7 @@ impl Ladder {
 
     // ---- inputs
 
-    /// Fixes the time, and processes the units that were held back.
+    /// Fixes the time of this stream, and processes the units that were held back until then.
     fn settle(&mut self, ctx: &Context<'_>) {
         self.around.beside = self.beside(ctx.blobs);
         for (entry, chosen) in self.clock.settle(self.around.beside.lead.as_ref()) {
@@ -318,7 +319,7 @@ impl Ladder {
         for selection in wanted {
             let own = before.iter().position(|rung| rung.is_of(selection)).map(|at| before.remove(at));
             let mut rung = own.unwrap_or_else(|| {
-                // All renditions of one stream have the same numbers.
+                // All renditions of one stream have the same segment numbers.
                 let lead = self.rungs.first().filter(|lead| lead.name().is_some());
                 let start = lead.map_or(self.start, |lead| lead.window().start_beside());
                 // Players get one key only, so the samples of all tracks are encrypted with the same key.
@@ -593,7 +594,7 @@ impl Ladder {
         };
         let mut list = list::master(version, &self.main, &ready);
         let known = ready.iter().fold(Known::default(), |known, rung| known.or(&rung.picture.captions));
-        // Only videos have key frames.
+        // Captions are declared only if there is a video, and only videos have key frames.
         if ready.iter().any(|rung| !rung.keys.is_empty()) {
             self.settings.told.captions.declare(&known, &mut list);
         }
@@ -613,7 +614,7 @@ struct Namer {
     main: Arc<str>,
     /// The id of the rendition's stream. No rendition gets it as its name, because the stream's own playlist has it.
     id: Arc<str>,
-    /// The only name allowed, if there is just one.
+    /// The prescribed name of an audio rendition; `None` for a video, whose name is chosen.
     fixed: Option<String>,
     /// The rendition's former name.
     former: Option<String>,

@@ -20,9 +20,9 @@ use crate::protocol::hls::captions::Noted;
 use crate::protocol::hls::settings::HlsSettings;
 use crate::protocol::hls::{cmaf, progress, sink, sounds, timed};
 
-/// Maximum number of segment beginnings in the description for other streams.
+/// Maximum number of segment beginnings that are kept for renditions that follow this one ([`Lead`]).
 const MARKS_MAX: usize = 6;
-/// Maximum number of key frames in the description for other streams.
+/// Maximum number of key-frame times that are kept for renditions that follow this one ([`Lead`]).
 const KEYS_MAX: usize = 3;
 /// Maximum difference, in milliseconds, between distances of key frames that count as evenly spaced.
 const EVEN_MS: i64 = 20;
@@ -79,7 +79,7 @@ struct Place {
 
 impl Lead {
     /// Returns the distance in milliseconds from this time to the nearest key frame of the leading rendition;
-    /// negative if that key frame is earlier. If key frames are evenly spaced, future ones are considered too.
+    /// negative if that key frame is earlier. If key frames are evenly spaced, expected ones are considered too.
     pub(super) fn key_beside(&self, at_ms: i64) -> Option<i64> {
         let apart_ms = |key_ms: i64| key_ms.saturating_sub(at_ms);
         let mut nearest =
@@ -135,7 +135,7 @@ enum Form {
     Mp4(Box<Mp4Segmenter>),
 }
 
-/// Returns the index of the only track that a rule selects, among the tracks of its kind; 0 for other rules.
+/// Returns the index of a track among the tracks of its kind, if the rule selects exactly this track; otherwise 0.
 const fn index_of(pick: Pick) -> u8 {
     match pick {
         Pick::Only(id) => id.index(),
@@ -157,10 +157,10 @@ pub(super) fn key_name(selection: Selection) -> String {
 struct Away {
     /// True while the track is absent.
     is_paused: bool,
-    /// Number of absences so far; those of additional audio do not count.
+    /// Number of absences so far; always 0 for additional audio.
     pauses: u32,
     /// Units before this time belong to no segment: audio that has returned begins with the next segment of the
-    /// others.
+    /// other renditions.
     from_ms: i64,
 }
 
@@ -169,7 +169,7 @@ struct Away {
 pub(super) struct Rung {
     /// Index among the video tracks of its stream, or among the audio tracks.
     pub(super) index: u8,
-    /// True for audio that the videos of the ladder share, or may be played with.
+    /// True if the rendition has audio only: it is shared by the videos of the ladder, or can be chosen with them.
     pub(super) is_sound: bool,
     pub(super) captions: Noted,
     /// True if the samples of the rendition are encrypted.
@@ -183,7 +183,7 @@ pub(super) struct Rung {
     name: Option<String>,
     marks: VecDeque<Mark>,
     keys: VecDeque<i64>,
-    /// Bytes of the first segment.
+    /// Bytes of the first segment, for the rate in the rendition's name.
     bytes: usize,
     made: Vec<Made>,
     /// True if a segment or part was cut since the last call of `take_news`.
@@ -246,7 +246,7 @@ impl Rung {
         }
     }
 
-    /// Returns the beginning of the current segment, as other renditions see it.
+    /// Returns the beginning of the current segment, in the form that is passed to other renditions.
     fn mark(&self) -> Option<Mark> {
         let hls::segmenter::Mark { number, discontinuities, begin_ms } = self.window().mark()?;
         Some(Mark { number, discontinuities, begin_ms })
@@ -261,7 +261,7 @@ impl Rung {
 
     // ---- inputs
 
-    /// Sets a key given by the operator, for the segments from the next one on.
+    /// Sets a key given by the operator, for the next segment and those after it.
     pub(super) fn set_key(&mut self, key: GivenKey) {
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.set_key(key),
@@ -440,7 +440,7 @@ impl Rung {
         }
     }
 
-    /// Notes the beginning of the current segment, unless that is still segment `before`.
+    /// Notes the beginning of the current segment, unless its number is still `before`.
     fn note_begin(&mut self, before: u64) -> Option<Mark> {
         let is_new = self.window().number() != before || self.marks.is_empty();
         let mark = self.mark().filter(|_| is_new)?;
@@ -462,7 +462,7 @@ impl Rung {
         self.settle(beside, has_waited);
     }
 
-    /// Sets the target duration: that of the leading rendition, or one that is enough for all.
+    /// Sets the target duration: the one of the leading rendition, or one that is long enough for all renditions.
     fn settle(&mut self, beside: &Beside, has_waited: bool) {
         let told = beside.lead.as_ref().and_then(|lead| lead.target);
         if !self.window().is_ripe() || told.is_none() && !has_waited {
@@ -489,7 +489,7 @@ impl Rung {
         (self.away.is_paused, self.is_news) = (true, true);
     }
 
-    /// Lists a gap up to `end_ms`, the end of another rendition's segment. `dated` returns the date of a time.
+    /// Lists a gap up to `end_ms`, the end of another rendition's segment. `dated` converts a media time to a date.
     pub(super) fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
         self.is_news |= match &mut self.form {
             Form::Ts(segmenter) => segmenter.pass(end_ms, dated),
@@ -514,8 +514,8 @@ impl Rung {
         self.is_news = true;
     }
 
-    /// Lists gaps up to `end_ms`, the end of another rendition's segment. This happens only if audio has returned and
-    /// waits for such an end, at which it continues.
+    /// Called at `end_ms`, the end of another rendition's segment. If the audio of this rendition has returned and
+    /// waits for such an end, it continues there, and gaps are listed up to there.
     pub(super) fn resume(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
         if self.away.from_ms == i64::MAX {
             self.away.from_ms = end_ms;
@@ -550,7 +550,7 @@ impl Rung {
         std::mem::take(&mut self.made).into_iter().map(|made| (made.name, made.bytes, made.is_init)).collect()
     }
 
-    /// Returns the names that have left the playlist, and those that nobody fetches any more.
+    /// Returns the names of files that have left the playlist, and of those that no player fetches any more.
     pub(super) fn take_left(&mut self) -> (Vec<String>, Vec<String>) {
         match &mut self.form {
             Form::Ts(segmenter) => (segmenter.take_left(), segmenter.take_gone()),

@@ -1,4 +1,4 @@
-//! The subtitles of a ladder: those of the leading stream, beside its first rendition.
+//! The subtitles of a ladder: those of the leading stream, in segments like those of its first rendition.
 //!
 //! Each stream makes segments of its own subtitles, but only the leading one publishes playlists of them. If another
 //! stream leads later, it continues these playlists.
@@ -13,8 +13,8 @@ use crate::protocol::hls::metadata::Place;
 use crate::protocol::hls::settings::HlsSettings;
 use crate::protocol::hls::subtitles::{Form, Spoken, progress};
 
-/// Offset of the subtitles in `Shown::splices`, by the index of their language; smaller keys are those of shared
-/// audio playlists.
+/// Key of the first language's subtitles in `Shown::splices`; further languages follow. Smaller keys are those of
+/// shared audio playlists.
 const SPLICES: usize = 100;
 
 /// Returns the beginning of the names of the playlists; the language follows.
@@ -36,8 +36,8 @@ pub(super) fn of(settings: &HlsSettings, layout: Layout, id: &str, start: Start)
 }
 
 impl Ladder {
-    /// Publishes the segments of subtitles beside those of the first rendition that has some; their playlists if this
-    /// stream leads.
+    /// Publishes a segment of subtitles for each one of the first rendition that has segments; if this stream leads,
+    /// also the playlists of subtitles.
     pub(super) fn publish_subtitles(&mut self, blobs: &Blobs) {
         let all = self.rungs.iter().filter_map(|rung| Some((rung.name()?, rung.window())));
         let Some(lead) = self.subtitles.lead(all) else { return };

@@ -259,7 +259,7 @@ impl Rig {
         self.uris().iter().map(of).collect()
     }
 
-    /// Checks that the newest `count` common segments are the same in all renditions.
+    /// Checks that the newest `count` segments that all renditions list have the same dates and lengths in each.
     fn assert_aligned(&self, count: usize) {
         let all = self.segments();
         let (first, others) = all.split_first().unwrap();
@@ -485,7 +485,7 @@ fn a_break_is_the_same_in_all_renditions_and_has_their_times() {
         assert_eq!(all[0], all[1]);
         let kinds: Vec<_> = all[0].iter().map(|tag| tag.splice.as_ref().unwrap().0).collect();
         assert_eq!(kinds, [SpliceKind::Out, SpliceKind::In], "{form}");
-        // The ladder's time is that of the calendar.
+        // Times in segments count from the beginning of 2026 by the wall clock.
         let out = &all[0][0];
         let zero_ms = if fragmented { 0 } else { 1400 };
         let at_ms = out.start_ms - i64::try_from(hls::segmenter::NUMBERS_FROM_MS).unwrap() + 80 + zero_ms;

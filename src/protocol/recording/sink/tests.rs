@@ -368,7 +368,7 @@ fn files_end_at_their_length_and_size_and_nothing_is_lost_between_them() {
             );
         }
     }
-    // There is a limit even if the application sets none.
+    // A file lasts a day at most, even if the application allows more.
     let mut rig = both(RecordingOrder { file_ms_max: Some(u64::MAX), ..RecordingOrder::default() });
     rig.video(0, true);
     rig.video(1000, true);
@@ -481,7 +481,7 @@ fn a_disk_that_stalls_is_waited_for_up_to_a_number_of_bytes() {
     rig.assert_whole(&sent);
 }
 
-/// The bytes that a fragment may have beyond those at which no more units are taken.
+/// Maximum bytes by which gathered units exceed the limit at which the sink takes no more: those of one fragment.
 const FRAGMENT_ROOM: usize = 6 << 20;
 
 #[test]
@@ -547,7 +547,7 @@ fn the_end_of_a_file_waits_for_the_job_under_way() {
     rig.disk_works_again();
     rig.assert_ended(1);
     rig.assert_whole(&sent);
-    // The same with a disk that fails while the bytes wait.
+    // The end of the file also waits if the sink gives up while bytes wait for the disk.
     let mut rig = both(RecordingOrder::default());
     rig.stream(0, 2000);
     rig.stalls = true;

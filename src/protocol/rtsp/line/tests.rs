@@ -175,7 +175,7 @@ fn a_key_frame_is_spread_for_a_distant_viewer_alone() {
     assert_eq!(after_ms(&mut near, 5), 70_000);
     let mut far = Rig::new();
     far.line.spread_for_distance();
-    // A picture leaves at once, a key frame in 25 ms.
+    // A picture leaves immediately, a key frame in 25 ms.
     far.unit(0, 15);
     assert_eq!(after_ms(&mut far, 1), 15_000);
     far.run(40);

@@ -125,7 +125,8 @@ fn n_02_n_03_n_04_n_05_delay_disorder_and_doubles_cost_an_rtsp_publisher_nothing
             // A key frame that is overtaken at the very beginning is not awaited; the next one is then the first.
             assert!(bad.dropped == 0 || bad.video.first == Some(60), "{seed} {delay}: {bad:?}");
         }
-        // The delay exceeds the wait: packets are given up, and the remaining frames are complete.
+        // Packets are delayed for longer than the receiver waits for missing ones, so some are given up. The frames
+        // that remain are complete.
         publish(seed, 20, |link, _| link.latency(ms(120)).jitter(ms(100)).reorder(0.2)).assert_sound();
     }
 }

@@ -8,7 +8,7 @@ use crate::config::AppSettings;
 use crate::protocol::{OpenPath, schema};
 
 const CAMERA: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
-/// A picture of VP8 in one packet, and G.711 beside it.
+/// Description of a stream with VP8 and G.711, and with a section of metadata before them that is not supported.
 const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n\
     m=application 0 RTP/AVP 107\r\na=rtpmap:107 vnd.onvif.metadata/90000\r\na=control:trackID=0\r\n\
     m=video 0 RTP/AVP 96\r\na=rtpmap:96 VP8/90000\r\na=control:trackID=1\r\n\

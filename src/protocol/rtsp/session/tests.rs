@@ -15,7 +15,7 @@ use crate::protocol::publisher::grant;
 use crate::protocol::{Apps, OpenPath};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
-/// A picture of VP8 in each packet, and G.711 beside it.
+/// Description of a stream with VP8 and G.711.
 const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n\
     m=video 0 RTP/AVP 96\r\na=rtpmap:96 VP8/90000\r\na=control:trackID=0\r\n\
     m=audio 0 RTP/AVP 0\r\na=control:trackID=1\r\n";
@@ -320,7 +320,7 @@ fn a_description_waits_three_seconds_for_the_sound_of_a_young_stream() {
         said.starts_with("RTSP/1.0 200") && said.contains("m=video") && !said.contains("m=audio"),
         "{said}"
     );
-    // Only the first answer is awaited; later tracks are not announced.
+    // DESCRIBE is answered only once; tracks that begin later are not described to the viewer.
     rig.tell(SubscriptionNews::KindAdded(&tracks()));
     assert_eq!(rig.said(), "");
     let said = awaiting(true).said();

@@ -143,7 +143,7 @@ pub(crate) struct Depackager {
 }
 
 impl Depackager {
-    /// Starts a publication whose times continue at the position given by the grant.
+    /// Starts a publication whose times continue at the position in `grant`, the permission to publish.
     pub(crate) fn new(grant: &Grant) -> Self {
         Self {
             demuxer: Demuxer::new(),

@@ -282,7 +282,7 @@ impl Video {
             Role::Other => {}
         }
         if picture.payload.capacity() == 0 {
-            // A start code of three bytes becomes a length of four.
+            // Room is added, because a start code of three bytes becomes a length of four.
             picture.payload.reserve(room.saturating_add(64));
         }
         nal::put_with_length(nal, &mut picture.payload);

@@ -1,4 +1,4 @@
-//! A client of the load generator: its signalling, and the peer that it describes.
+//! A client of the load generator: its signalling, and its WebRTC peer, whose descriptions are signalled.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -212,7 +212,8 @@ impl RtcClient {
                 }
                 Event::Closed(reason) => self.end(now, closed_text(reason)),
                 Event::KeyFrameWanted { .. } => self.events.push_back(ClientEvent::KeyFrameWanted),
-                // The socket has a single path, and losses are counted by the stamps of the media.
+                // The socket has a single path, and the load generator detects losses by the number that it stamps on
+                // each unit of media.
                 Event::Candidate(_)
                 | Event::PathOpened(_)
                 | Event::PathClosed(_)

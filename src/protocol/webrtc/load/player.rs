@@ -88,7 +88,7 @@ impl LoadPlayer for RtcPlayer {
                     let is_video = self.0.kind_of(section) == Some(&MediaKind::Video);
                     LoadEvent::Unit { is_video, place: section.0, payload }
                 }
-                // Nothing is sent.
+                // A player sends no media, so it has no key frame to make.
                 ClientEvent::KeyFrameWanted => continue,
                 ClientEvent::Closed(reason) => LoadEvent::Closed(reason),
             });

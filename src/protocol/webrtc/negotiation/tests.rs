@@ -226,7 +226,7 @@ fn sound() -> CodecConfig {
     CodecConfig::Opus(opus::Config::of_channels(2).unwrap())
 }
 
-/// A publisher may begin a kind of track after the viewer has joined.
+/// A publisher may begin to send audio or video after the viewer has joined.
 #[test]
 fn a_section_without_a_track_is_reserved_and_settled_by_the_first_one() {
     let now = Instant::now();

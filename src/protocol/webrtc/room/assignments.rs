@@ -1,5 +1,5 @@
-//! Messages to a room's page by data channel, in the form that the SDK's pages read: the tracks it is sent, and who
-//! speaks.
+//! Messages to a room's page by data channel, in the form that the SDK's pages read: which tracks the page is sent, and
+//! which participants speak.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::types::Handle;
 /// Minimum time between two lists of speakers; pages drop speakers that were not listed for a second.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// The speaking streams, and the list last sent to the page.
+/// The streams that speak, and the time at which their list was last sent to the page.
 #[derive(Debug, Default)]
 pub(super) struct Loud {
     speakers: BTreeSet<Handle>,
@@ -81,8 +81,9 @@ impl Room {
         Some(assignments)
     }
 
-    /// Returns the list of audio tracks with their loudness, when due: of all seats; without seats, of the streams
-    /// that speak and of those that have just stopped. Old pages read `assignments`, others `payload`.
+    /// Returns the list of audio tracks with their loudness, when due. If there are seats, the list has all of them;
+    /// otherwise it has the streams that speak, and those that have just stopped. Old pages read `assignments`, others
+    /// `payload`.
     pub(in crate::protocol::webrtc) fn poll_speakers(&mut self, now: Instant, room: &str) -> Option<String> {
         let is_early = self.loud.poll_timeout().is_some_and(|at| at > now);
         if !self.loud.is_due || is_early {

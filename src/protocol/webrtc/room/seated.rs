@@ -33,7 +33,7 @@ impl Limits {
     pub(in crate::protocol::webrtc) const NONE: Self = Self { video: None, audio: None };
 }
 
-/// An effect of a change of seats, for the session.
+/// An action that the session must take because seats have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::protocol::webrtc) enum Step {
     /// Subscribe to a stream under this handle.
@@ -136,7 +136,7 @@ pub(super) fn label(kind: TrackKind, seat: usize) -> String {
 
 impl Room {
     /// Adds a section to our offers for each seat that is a place, in forms of every enabled codec. Seats for audio
-    /// offer only Opus, because a source must keep its clock rate.
+    /// offer only Opus, because an RTP source must keep its clock rate when another stream takes the seat.
     pub(super) fn offer_seats(&mut self) {
         for kind in [TrackKind::Audio, TrackKind::Video] {
             let count =

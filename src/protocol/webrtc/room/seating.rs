@@ -168,7 +168,8 @@ mod tests {
         // Participant 1 has not spoken.
         assert_eq!(speaks(&mut seating, 100, 3), Some(Some(Handle(1))));
         assert_eq!(held(&seating), [3, 2]);
-        // Both spoke a moment ago, and participant 3 continues to speak.
+        // Participants 3 and 2, who have the seats, spoke less than two seconds ago, so 4 must wait. Then 3 speaks
+        // again and 2 does not, so 4 takes the seat of 2.
         assert_eq!(speaks(&mut seating, 1900, 4), None);
         assert_eq!(speaks(&mut seating, 1950, 3), None);
         assert_eq!(speaks(&mut seating, 2000, 4), Some(Some(Handle(2))));

@@ -382,7 +382,8 @@ fn what_the_page_pins_stays_whoever_speaks() {
     assert!(bench.room.pin("ARDAMSvcat", false));
     bench.speaks("dan");
     assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=dan"]);
-    // A page that shows a part of the room. Only the seats limit that part.
+    // The page shows the second and the third stream of the room. They get the two seats, and a stream that speaks
+    // does not displace them.
     bench.room.turn_over(1..3);
     bench.steps(&BOTH);
     assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=cat"]);

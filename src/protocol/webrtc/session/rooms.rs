@@ -57,8 +57,8 @@ impl RtcSession {
             }
         }
         self.offer_room(ctx);
-        // Streams come and go without an offer, so the page is notified of the change here. Otherwise, the page is
-        // notified once it has answered the next offer.
+        // If all places are seats, streams come and go without an offer, so the page is notified of the change here.
+        // Otherwise, the page is notified once it has answered the next offer.
         if let (Role::Room(room), SubtrackNews::Came(_) | SubtrackNews::Left(_)) = (&self.role, news)
             && room.has_seats_alone()
         {

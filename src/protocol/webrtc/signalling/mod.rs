@@ -276,7 +276,7 @@ impl Socket {
         }));
     }
 
-    /// Stops a stream at the client's request. Its id is free at once; later messages of the session are ignored.
+    /// Stops a stream at the client's request. Its id is free immediately; later messages of the session are ignored.
     fn stop(&mut self, id: &str) {
         let Some(at) = self.streams.iter().position(|stream| stream.id == id) else { return };
         let stream = self.streams.remove(at);

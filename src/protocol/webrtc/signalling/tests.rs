@@ -427,7 +427,7 @@ fn r_51_credentials_of_a_relay_are_for_who_was_let_in() {
     let said = socket.said();
     assert_eq!((&said[0]["command"], &said[0]["stunServerUri"]), (&"iceServerConfig".into(), &"".into()));
     assert!(!said[0].to_string().contains("CANARY") && said[0]["turnServerUsername"] == "");
-    // A refusal changes nothing.
+    // If a session is refused, the client still gets no credentials of ICE servers.
     say(&mut socket, r#"{"command":"play","streamId":"a"}"#);
     socket.spawned(Handle(0), Some(session(1)));
     socket.hear(session(1), &FromSession::Refused(Refused::Play(NoSubscription::NotFound)));

@@ -87,7 +87,7 @@ fn sets_come_with_the_picture_before_it_or_each_on_its_own() {
 
 #[test]
 fn only_sets_that_differ_make_a_configuration() {
-    // pic_parameter_set_id 1, and seq_parameter_set_id 1.
+    // A picture parameter set with the id 1, and a sequence parameter set with the id 1.
     let (pps_1, sps_1): (&[u8], Vec<u8>) =
         (&[0x68, 0x4b, 0x83, 0xcb, 0x20], [&[0x67, 0x42, 0xc0, 0x1e, 0x4d][..], &SPS[5..]].concat());
     assert_eq!((h264::set_id(pps_1), h264::set_id(&sps_1)), (Ok(1), Ok(1)));

@@ -1,4 +1,4 @@
-//! Going back in a stream of single tracks, with low latency and over DASH.
+//! Rewinding a stream with segments of single tracks, with low latency and over DASH.
 
 use super::*;
 use crate::jobs::{ArchiveWork, DvrDone, DvrWork, Outcome, Work};
@@ -63,7 +63,7 @@ fn a_list_reaches_back_to_the_disk_and_has_the_parts_of_its_newest_segments() {
         };
         assert_eq!(parts(&whole), parts(&live));
         assert!(whole.segments.iter().rev().skip(3).all(|segment| segment.parts.is_empty()));
-        // Each listed file is in memory or on the disk, once.
+        // Each listed file is in memory or on the disk, where it has a path.
         let folder = format!("ll-hls%2Fcam%2F{base}");
         for segment in &whole.segments {
             for name in [&segment.uri, &segment.map.as_ref().unwrap().uri] {
@@ -115,7 +115,8 @@ fn a_deleted_stream_has_the_folders_of_all_its_tracks_removed() {
     let works: Vec<ArchiveWork> = crate::protocol::sinks::forgets("live", &rig.settings, "a/cam").collect();
     let tracks = DvrWork::ClearAll { app: "live".into(), start: "ll-hls%2Fcam%2Fcam__".into() };
     let own = DvrWork::Clear { folder: ["live", ".dvr", "a%2Fcam"].map(str::to_owned).to_vec() };
-    // An application that has switched a form off may still have files of it.
+    // Files are removed for playlists of single tracks and for those of all tracks together, because an application
+    // may still have files of a kind that it no longer makes.
     assert!(works.contains(&ArchiveWork::Dvr(tracks)) && works.contains(&ArchiveWork::Dvr(own)), "{works:?}");
 }
 

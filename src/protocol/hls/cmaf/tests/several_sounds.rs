@@ -11,7 +11,7 @@ impl Rig {
         list
     }
 
-    /// Name, language and playlist of each rendition.
+    /// Name, language and playlist of each audio rendition.
     fn sounds(&self) -> Vec<(String, Option<String>, String)> {
         let all = self.list().renditions;
         all.into_iter().map(|one| (one.name, one.language, one.uri.unwrap())).collect()
@@ -26,8 +26,8 @@ impl Rig {
         self.text("cam/cam.mpd").split("<Period ").skip(1).map(languages).collect()
     }
 
-    /// Checks that the second audio track has the numbers and boundaries of the video, that the video's own are
-    /// those of `before`, and that no rendition has a discontinuity.
+    /// Checks that the segments of the second audio track have the numbers and boundaries of the video's segments,
+    /// that those of the video have not changed since `before`, and that no rendition has a discontinuity.
     fn assert_beside(&self, before: &BTreeMap<u64, (i64, u128)>) {
         let [video, sound] = ["cam__video", "cam__audio1"].map(|base| self.segments(base));
         let is_same =

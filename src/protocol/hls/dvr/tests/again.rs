@@ -125,7 +125,7 @@ fn once_cleared_nothing_comes_back_whatever_the_job_under_way_does() {
             rig.dvr.finish();
             rig.dvr.clear();
             rig.done(outcome);
-            // Further segments are not kept, and a removal that fails is tried again.
+            // After a stream was deleted, its further segments are not kept. A removal that fails is tried again.
             rig.segment(1000, false);
             let mut missed = not_done().into_iter();
             while !rig.dvr.is_settled() {
@@ -153,7 +153,7 @@ fn what_goes_while_the_disk_hangs_is_not_written_behind_its_removal() {
     let due = &rig.dvr.due;
     assert!(due.lists.len() <= 6, "{} lists", due.lists.len());
     assert!(rig.dvr.files.waiting.len() < 120, "{} files", rig.dvr.files.waiting.len());
-    // Segments that the disk already has are removed as well.
+    // Once the disk works again, old segments that are on it are removed as well.
     rig.settle();
     let listed = rig.shown(Choice::default()).unwrap();
     let first = listed.media_sequence - LEAVING_SEGMENTS - u64::try_from(2 * CHUNK).unwrap();
@@ -279,8 +279,8 @@ fn a_list_of_newest_segments_that_was_left_behind_hides_no_chunk() {
     ] {
         let mut disk = BTreeMap::new();
         for (number, segments) in &lists {
-            // A chunk's list is named by its number; the other list with that number is that of the newest
-            // segments.
+            // A chunk's list is named by its first number. If two lists begin with the same number, the longer one
+            // is the list of the newest segments.
             let is_tail = lists.iter().any(|other| other.0 == *number && other.1 < *segments);
             let name = if is_tail { format!("{TAIL}{LIST}") } else { format!("{number}{LIST}") };
             disk.insert(name, list_of(*number, *segments));
@@ -295,7 +295,7 @@ fn a_list_of_newest_segments_that_was_left_behind_hides_no_chunk() {
         let end = list.media_sequence + u64::try_from(list.segments.len()).unwrap();
         assert_eq!((list.media_sequence, end), (from, to), "{lists:?}");
         assert_eq!(rig.dvr.reach.bytes(), (to - from) * 10, "{lists:?}");
-        // The files of the other lists are removed, and so is every list that would mislead the next run.
+        // The files of lists that are not used are removed, and so is every list that would mislead the next run.
         let before = |name: &str| name.starts_with("cam") && *name < *format!("cam{from:09}");
         let is_left =
             |name: &&String| before(name) || name.ends_with(LIST) && name.starts_with("84") && from > 84;

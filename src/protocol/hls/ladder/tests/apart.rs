@@ -49,8 +49,8 @@ impl Rig {
             .collect()
     }
 
-    /// Checks that the newest `count` common segments are the same in all video playlists, and that the audio
-    /// segments end with them.
+    /// Checks that the newest `count` segments that all playlists list have the same dates and lengths in all video
+    /// playlists, and that the audio segments end with them.
     fn assert_beside(&self, count: usize) {
         let uris = self.variants();
         let first = self.numbered(&uris[0]);
