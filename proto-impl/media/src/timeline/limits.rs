@@ -37,7 +37,7 @@ pub(super) struct Limits {
     pub(super) fresh: i64,
     /// If timestamps stay equal for longer than this, the clock is assumed to stand still.
     pub(super) frozen: i64,
-    /// Maximum time from the arrival of a unit until it is known to be complete.
+    /// Maximum time for which a unit is held back after its arrival until its end is known.
     pub(super) held: i64,
     /// Length of a measurement window.
     pub(super) window: i64,

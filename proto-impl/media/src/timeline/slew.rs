@@ -3,7 +3,8 @@
 
 use super::limits::Limits;
 
-/// Number of successive windows in which the error exceeds the threshold before the clock is corrected.
+/// Number of successive measurement windows in which the error of a clock must exceed the threshold
+/// before the clock is corrected.
 const DRIFT_WINDOWS: u8 = 2;
 /// Number of successive windows without a relevant error after which the correction stops.
 const CALM_WINDOWS: u8 = 20;
