@@ -96,7 +96,7 @@ pub(super) struct Budget {
 /// The reason why a TLS handshake may not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
-    /// Too many handshakes of the address are in progress.
+    /// Too many handshakes with the peer's address are in progress.
     Address,
     /// Too many handshakes of the listener are in progress.
     Listener,

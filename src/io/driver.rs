@@ -89,7 +89,7 @@ pub(super) struct Driver {
     sockets: Vec<Option<Socket>>,
     /// Connections over datagrams, by slot.
     peers: Vec<Option<UdpPeer>>,
-    /// UDP ports that many peers share. The owner reads them.
+    /// UDP ports that many peers share. The driver sends through them, but its owner reads them.
     pub(super) ports: Vec<(&'static Port, UdpSocket)>,
     /// Number of connections, readable by other threads.
     connections: Arc<AtomicU32>,

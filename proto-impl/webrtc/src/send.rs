@@ -399,7 +399,8 @@ impl Sender {
         [Some(self.agreed.source.ssrc), self.agreed.source.rtx].into_iter().flatten().map(Ssrc)
     }
 
-    /// Starts behind the live edge of the track. `edge` is the track's timestamp of the live edge now.
+    /// Starts with a unit that is older than the live edge of the track. `edge` is the track's
+    /// timestamp of the live edge now.
     pub(crate) fn begin_behind(&mut self, now: Instant, edge: u32) {
         self.clock.catch_up = Some(Box::new(CatchUp::new(now, edge, self.agreed.clock_rate)));
     }

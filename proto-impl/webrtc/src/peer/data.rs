@@ -119,7 +119,8 @@ impl Peer {
         self.data.is_some()
     }
 
-    /// Opens a data channel. Messages may be sent at once, even before the session is connected.
+    /// Opens a data channel. Messages may be sent immediately, even before the session is
+    /// connected.
     ///
     /// # Errors
     ///
