@@ -66,7 +66,7 @@ pub struct AppSettings {
 /// Limits on concurrent use of an application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AppLimits {
-    /// `ingestingStreamLimit`: live streams; `None`: unlimited.
+    /// `ingestingStreamLimit`: maximum number of live streams; `None`: unlimited.
     pub streams: Option<u32>,
     /// `webRTCViewerLimit`: viewers of separately counted formats; `None`: unlimited.
     pub viewers: Option<u32>,
@@ -74,10 +74,10 @@ pub struct AppLimits {
     pub accept: AcceptLimits,
 }
 
-/// Limits on a published stream; `None`: unlimited.
+/// Maximum values of a published stream; `None`: unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AcceptLimits {
-    /// `maxResolutionAccept`: picture height.
+    /// `maxResolutionAccept`: height of pictures, in pixels.
     pub height: Option<u32>,
     /// `maxFpsAccept`: frames per second.
     pub fps: Option<u32>,

@@ -1,5 +1,6 @@
-//! The known keys with their defaults: the reference's and our own (docs/settings.md). A file with all of them, and
-//! those of the protocols, is written at the first start.
+//! The known keys with their defaults: those of the reference server (Ant Media Server), and our
+//! own (docs/settings.md). A file with all of them, and those of the protocols, is written at the
+//! first start.
 
 mod app;
 mod app_last;
@@ -13,7 +14,8 @@ pub(super) use app_last::VISIBILITY;
 pub enum Effect {
     /// The server follows the key.
     Works,
-    /// Kept and returned, but without effect here: a key of the reference.
+    /// Kept and returned, but without effect here: a key that only the reference server (Ant Media
+    /// Server) uses.
     Foreign,
 }
 

@@ -71,7 +71,8 @@ const NUMBERS: [&str; 2] = ["abrDownScalePacketLostRatio", "abrUpScalePacketLost
 const OBJECTS: [&str; 3] = ["participantVisibilityMatrix", "customSettings", "encoderParameters"];
 
 impl Schema {
-    /// Returns all members in order: the reference's, then ours.
+    /// Returns all members in order: those of the reference server (Ant Media Server), then those
+    /// that only this server has.
     pub fn members(&'static self) -> impl Iterator<Item = Member> {
         let members =
             self.keys(Level::App).iter().filter(|key| !SILENT.contains(&key.name)).map(|key| Member {

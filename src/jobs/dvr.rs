@@ -42,8 +42,8 @@ impl Eq for Writer {}
 /// begins with the application's name; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DvrWork {
-    /// Read the lists of an earlier run, and remove all files that they do not name. Nothing is done while another
-    /// stream writes to the folder ([`DvrDone::is_taken`]).
+    /// Read the lists that an earlier run of the stream has left, and remove all files that they do
+    /// not name. Nothing is done while another stream writes to the folder ([`DvrDone::is_taken`]).
     Resume {
         /// The folder.
         folder: Vec<String>,

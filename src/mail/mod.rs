@@ -151,8 +151,8 @@ pub enum ToControl {
     },
     /// A viewer that control knows of, or that had requested to play, has left.
     PlayEnded(SessionRef),
-    /// A viewer that watches by separate requests has started or left. Sent only for streams whose viewers are reported
-    /// one by one.
+    /// A viewer that watches by separate requests (as of HLS) has started or left. Sent only for
+    /// streams whose viewers are reported one by one.
     Leased(Box<LeaseNews>),
     /// A request of the API.
     Rest {
@@ -182,7 +182,7 @@ pub enum ToControl {
         session: SessionRef,
         /// The stream.
         key: StreamKey,
-        /// Streams of the application that the session was admitted to.
+        /// Ids of the application's streams to which the session was admitted.
         let_in: Vec<String>,
         /// The question.
         question: Question,
@@ -361,7 +361,8 @@ pub enum ToWorker {
     },
     /// A viewer that watches by separate requests has made a request; this worker counts the viewer.
     Watched(Box<WatchedMail>),
-    /// A viewer that this worker counts has a new name.
+    /// A viewer that watches by separate requests has a new name, and is counted under it, perhaps
+    /// by another worker. This worker stops counting the former name.
     WatchedNoMore {
         /// The stream.
         stream: StreamId,
@@ -416,7 +417,8 @@ pub enum ToWorker {
         /// `Ok` if the viewer may play, else the reason for refusing.
         verdict: Result<(), NoSubscription>,
     },
-    /// Check those viewers of an application again that watch by separate requests and use this subscriber id.
+    /// Check again the viewers of an application that watch by separate requests (as of HLS) and
+    /// use this subscriber id.
     PassesEnded {
         /// The application.
         app: Arc<str>,
@@ -515,7 +517,8 @@ pub enum ToWorker {
     NotComing(StreamKey),
     /// A stream that is not live here is live at another node; sessions that wait for it may ask again.
     LiveElsewhere(StreamKey),
-    /// Streams, each with whether viewers may start it (`autoStartStopEnabled`) from now on.
+    /// Streams, each with a flag: true if viewers may start the stream from now on
+    /// (`autoStartStopEnabled`).
     AutoStart(Vec<(StreamKey, bool)>),
     /// Asks for all counters; answered by [`ToControl::Measured`].
     Measure {
@@ -526,7 +529,8 @@ pub enum ToWorker {
     Connections(StreamId),
     /// If true, no new publishers and viewers are admitted from now on; if false, they are admitted again.
     Leaving(bool),
-    /// From another worker that no longer admits viewers: digests of its viewers that watch by separate requests.
+    /// From another worker that no longer admits new viewers: digests of its viewers that watch by
+    /// separate requests (as of HLS). Their requests are still served by every worker.
     Incumbents {
         /// Number of the drain.
         drain: u64,

@@ -25,7 +25,8 @@ pub struct PlayRequest {
     pub polled: Option<PolledRequest>,
 }
 
-/// A request of a viewer that watches by separate requests.
+/// A request of a viewer that watches by separate requests, as of HLS: there is no connection that
+/// shows how long the viewer watches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolledRequest {
     /// The identity of the viewer.
@@ -50,7 +51,8 @@ pub enum NoSubscription {
     Denied(Denial),
     /// The server is shutting down or draining.
     Draining,
-    /// Out of resources: a full table, the formats of the stream, or no answer in time.
+    /// Out of resources: a table is full, the stream is already sent in too many formats, or there
+    /// was no decision in time.
     Resources,
 }
 

@@ -1,4 +1,5 @@
-//! Viewers that watch by separate requests, on their way to the worker that counts them.
+//! Viewers that watch by separate requests (as of HLS), on their way to the worker that counts
+//! them.
 
 use std::net::SocketAddr;
 
