@@ -17,7 +17,7 @@ use crate::auth::CidrList;
 pub struct AppSettings {
     /// Name of the application, and of its folder below `webapps`.
     pub name: Arc<str>,
-    /// Number of changes since the start.
+    /// Number of changes of these settings since the server was started.
     pub epoch: u64,
     /// `publisherGraceMs`: how long a stream waits for a lost publisher.
     pub publisher_grace: Duration,

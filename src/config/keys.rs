@@ -12,7 +12,7 @@ pub(super) use app_last::VISIBILITY;
 /// The effect of a key on this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// The server follows the key.
+    /// The server does what the key says.
     Works,
     /// Kept and returned, but without effect here: a key that only the reference server (Ant Media
     /// Server) uses.

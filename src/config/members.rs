@@ -47,7 +47,7 @@ const NAMES: [(&str, &str); 4] = [
 ];
 /// Keys that the settings object of the API does not contain.
 const SILENT: [&str; 6] = ["maxBitrateAccept", "db.type", "db.name", "db.host", "db.user", "db.password"];
-/// Numbers that the reference represents as text.
+/// Numbers that the reference server represents as text.
 const TEXTS: [&str; 7] = [
     "hlsTime",
     "hlsListSize",

@@ -70,10 +70,11 @@ pub(super) struct GiveWay {
     pub(super) connections: usize,
 }
 
-/// The kind of peer that a permit is counted for.
+/// The standing of the peer that holds a permit. It decides at which counter of its address the
+/// permit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Not counted per address.
+    /// Not counted for its address.
     Exempt,
     Unauthenticated(usize),
     Authenticated(usize),

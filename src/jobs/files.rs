@@ -87,7 +87,7 @@ pub enum FileError {
     NotFound,
     /// The path leads to a folder.
     Directory,
-    /// The system refuses.
+    /// The operating system refused, for any other reason.
     Failed,
 }
 
@@ -100,6 +100,6 @@ pub enum AppendError {
     Exists,
     /// The disk is full, or the quota is used up.
     Full,
-    /// The system refuses.
+    /// The operating system refused, for any other reason.
     Failed,
 }

@@ -71,7 +71,7 @@ impl Refusal {
 /// The permission to publish, with the values that the publisher starts from.
 #[derive(Debug, Clone)]
 pub struct Grant {
-    /// The stream to feed.
+    /// The stream that the publisher sends.
     pub stream: StreamId,
     /// The clock position at which the publisher continues.
     pub position: Position,

@@ -94,7 +94,7 @@ pub(in crate::io) enum Output {
     /// The peer is authenticated.
     Authenticated {
         conn: ConnId,
-        /// True if the peer was granted to publish.
+        /// True if the peer publishes; some connections are reserved for publishers.
         publishes: bool,
     },
     /// Take the connection out of the driver, to be handed over to another worker ([`super::Driver::take_moved`]).

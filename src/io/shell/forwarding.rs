@@ -47,7 +47,7 @@ impl Lane {
     }
 }
 
-/// A datagram of a mail.
+/// A datagram in a message to another worker.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     port: &'static Port,
