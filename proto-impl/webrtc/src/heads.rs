@@ -75,7 +75,8 @@ pub(crate) struct Heads {
     delay: Option<PlayoutDelay>,
     /// Level of the audio; `None` to send no level.
     level: Option<AudioLevel>,
-    /// The delay was requested during the session, so it is sent with the first packet of each unit.
+    /// True if the delay was requested during the session; it is then sent with the first packet of
+    /// each unit.
     repeats_delay: bool,
     is_roomy: bool,
     /// True if some packets carry their capture time.

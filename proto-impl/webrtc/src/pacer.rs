@@ -60,7 +60,7 @@ pub(crate) struct Pacer {
     /// Rate of the current probe, in bytes per second; `None` without one. Waiting packets use the rate
     /// first, then padding.
     probe: Option<u64>,
-    /// Packets leave at least in pairs.
+    /// True if packets leave at least in pairs.
     pairs: bool,
 }
 

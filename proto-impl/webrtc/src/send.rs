@@ -60,7 +60,7 @@ const CAPTURE_TIME_INTERVAL: Duration = Duration::from_secs(1);
 /// per estimated round trip. The second copy follows a little later, because losses come in bursts.
 const LOSS_OF_ECHOES: u16 = 150;
 const ECHO_AFTER: Duration = Duration::from_millis(15);
-/// Maximum number of waiting second copies.
+/// Maximum number of retransmissions whose second copy is still due.
 const ECHOES_MAX: usize = 256;
 /// Number of recent packets that a probe sends again.
 const PADDING_PACKETS: u32 = 8;
@@ -274,7 +274,7 @@ struct Agreed {
     clock_rate: u32,
     rtx_payload_type: Option<PayloadType>,
     payload_bytes_max: usize,
-    /// The peer may request retransmissions.
+    /// True if the peer may request retransmissions.
     nack: bool,
     is_video: bool,
 }

@@ -110,7 +110,7 @@ pub struct Section {
     pub formats: Vec<SectionFormat>,
     /// Header extensions and their numbers.
     pub extensions: ExtensionMap,
-    /// RTCP feedback may be sent without a preceding report (RFC 5506).
+    /// True if RTCP feedback may be sent without a preceding report (RFC 5506).
     pub reduced_size: bool,
     /// Stream and track identifiers of the sent media.
     pub msid: Option<sdp::Msid>,
@@ -129,7 +129,7 @@ pub(crate) struct Negotiated {
     pub(crate) remote: ice::Credentials,
     pub(crate) remote_is_lite: bool,
     pub(crate) fingerprints: Vec<dtls::Fingerprint>,
-    /// We are the DTLS client.
+    /// True if this side is the DTLS client.
     pub(crate) dtls_client: bool,
     pub(crate) candidates: Vec<ice::Candidate>,
     pub(crate) sections: Vec<Section>,

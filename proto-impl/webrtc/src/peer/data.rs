@@ -21,7 +21,7 @@ const RECORD_BYTES: usize = 13 + 8 + 16;
 #[derive(Debug)]
 pub(super) struct Data {
     association: Association,
-    /// The association may have packets to send.
+    /// True if the association may have packets to send.
     is_active: bool,
     packet: Vec<u8>,
 }
