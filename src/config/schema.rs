@@ -79,9 +79,9 @@ impl Eq for Extensions {}
 /// The level of a key: server or application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// The server's.
+    /// A setting of the server.
     Server,
-    /// An application's.
+    /// A setting of an application.
     App,
 }
 

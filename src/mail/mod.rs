@@ -180,7 +180,7 @@ pub enum ToControl {
     Ask {
         /// The session that waits for the answer.
         session: SessionRef,
-        /// The stream.
+        /// The stream that the question is about.
         key: StreamKey,
         /// Ids of the application's streams to which the session was admitted.
         let_in: Vec<String>,
@@ -221,7 +221,7 @@ pub enum ToControl {
     Describe {
         /// The stream.
         key: StreamKey,
-        /// The text.
+        /// The new value of `metaData`.
         meta_data: String,
     },
     /// A message of a data channel, to be posted to the application's webhook (`dataChannelWebHookURL`).
@@ -295,7 +295,7 @@ pub enum ToControl {
         pull: PullId,
         /// The requesting attempt.
         attempt: u64,
-        /// The server.
+        /// The server to continue at.
         server: NextServer,
     },
     /// A viewer waits for a stream that is not live and that viewers may start ([`ToWorker::AutoStart`]).
@@ -331,7 +331,7 @@ pub enum ToWorker {
     Audience {
         /// The pull.
         pull: PullId,
-        /// The viewers.
+        /// Number of viewers by protocol.
         viewers: ::relay::Viewers,
     },
     /// The answer to a job of a session.
@@ -361,17 +361,17 @@ pub enum ToWorker {
     },
     /// A viewer that watches by separate requests has made a request; this worker counts the viewer.
     Watched(Box<WatchedMail>),
-    /// A viewer that watches by separate requests has a new name, and is counted under it, perhaps
-    /// by another worker. This worker stops counting the former name.
+    /// A viewer that watches by separate requests has a new identity, and is counted under it,
+    /// perhaps by another worker. This worker stops counting the former identity.
     WatchedNoMore {
         /// The stream.
         stream: StreamId,
         /// Name of the protocol under which the viewer is counted.
         protocol: &'static str,
-        /// The former name of the viewer.
+        /// The former identity of the viewer.
         viewer: String,
-        /// News for control that the viewer is new. The news is passed on if the viewer was not counted under its
-        /// former name.
+        /// News for control that the viewer is new. The news is passed on if the viewer was not
+        /// counted under its former identity.
         news: Option<Box<LeaseNews>>,
     },
     /// An application was added, or its settings have changed.
@@ -448,7 +448,7 @@ pub enum ToWorker {
     },
     /// A viewer may no longer play; its subscription is closed.
     DropViewer {
-        /// The session.
+        /// The viewer's session.
         conn: ConnId,
         /// The viewer's subscription.
         handle: Handle,
@@ -484,7 +484,7 @@ pub enum ToWorker {
     Call {
         /// The socket's connection.
         conn: ConnId,
-        /// The call.
+        /// Application and id of the call.
         key: StreamKey,
         /// The news.
         news: CallNews,
@@ -536,7 +536,7 @@ pub enum ToWorker {
         drain: u64,
         /// The worker that reports.
         worker: WorkerId,
-        /// The digests.
+        /// For each viewer, a digest of the stream, the protocol and the identity.
         viewers: Arc<[u64]>,
     },
     /// Closes all sessions as their protocols require; answered by [`ToControl::Drained`].

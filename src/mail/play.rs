@@ -31,7 +31,7 @@ pub struct PlayRequest {
 pub struct PolledRequest {
     /// The identity of the viewer.
     pub who: String,
-    /// The viewer's former identity.
+    /// The identity that the viewer had before its player sent the cookie, if it had another one.
     pub former: Option<String>,
     /// Path of the requested file below the application's `streams`.
     pub file: String,
