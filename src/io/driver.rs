@@ -203,8 +203,9 @@ impl Driver {
         }
     }
 
-    /// Handles deadlines, writes, actions of the state machine, and closed connections that linger. After the process
-    /// was held up, deadlines are delayed until pending input was read.
+    /// Ends a turn: handles expired deadlines, writes, carries out the actions of the state
+    /// machine, and continues closed connections that linger. After the process was held up,
+    /// deadlines are delayed until pending input was read.
     pub(super) fn finish<M: Machine>(&mut self, now: Now, machine: &mut M) {
         let unread = !self.ready.is_empty() || self.ports.iter().any(|(_, port)| port.readable);
         if self.poller.defers_deadlines(unread) {

@@ -60,7 +60,7 @@ pub enum DropReason {
     Unknown,
     /// A STUN message without a known destination: malformed, or an answer or indication on an unknown path.
     Unaddressed,
-    /// A request for a fragment that no session uses.
+    /// A request for a user name fragment that no session uses.
     UnknownFragment,
     /// The path was not validated by any session.
     UnknownPath,
@@ -85,7 +85,7 @@ struct Host<K> {
 
 #[derive(Debug, Default)]
 struct Session {
-    /// The current fragment and, during a restart, the previous one.
+    /// The current user name fragment and, during a restart, the previous one.
     fragments: Vec<Box<[u8]>>,
     paths: Vec<Path>,
 }
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(check(0, 1), Route::Rtp(0));
         assert_eq!(check(1, 2), Route::Rtp(1));
         assert_eq!(check(0, 3), Route::Rtp(0));
-        // Copying a fragment is not enough to claim a path.
+        // Copying a user name fragment is not enough to claim a path.
         assert_eq!(check(1, 2), Route::Rtp(0));
     }
 

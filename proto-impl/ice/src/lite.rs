@@ -163,8 +163,8 @@ impl LiteAgent {
         }
     }
 
-    /// Sets the peer's credentials from its offer or answer. Before this call, requests are answered whatever
-    /// peer fragment they contain.
+    /// Sets the peer's credentials from its offer or answer. Before this call, requests are
+    /// answered whatever user name fragment of the peer they contain.
     pub fn set_remote(&mut self, now: Instant, credentials: Credentials) {
         self.current.remote = Some(credentials);
         if !self.connected {
@@ -461,9 +461,10 @@ impl LiteAgent {
         self.pairs.iter().filter(move |pair| !pair.is_unchecked && (pair.nominated || first_valid))
     }
 
-    /// Returns the path that replaces the selected one if the selected one stays silent, and the time of the
-    /// change. This is the most recently heard path, if it was heard in the second half of the silence. `None` if
-    /// all paths are silent: the peer is then gone, and no path is better.
+    /// Returns the path that replaces the selected one if the selected one stays silent for
+    /// [`PATH_SILENCE_MAX`], and the time of the change. This is the most recently heard path, if
+    /// it was heard in the second half of that time. `None` if all paths are silent: the peer is
+    /// then gone, and no path is better.
     fn takeover(&self) -> Option<(Instant, Path)> {
         let selected = self.selected?;
         let heard = self.pairs.iter().find(|pair| pair.path == selected)?.checked;

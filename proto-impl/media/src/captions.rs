@@ -479,7 +479,8 @@ mod tests {
         assert_eq!(told(&[[0xfc, 0x94, 0x20]]), [Line21(1)]);
         assert_eq!(told(&[[0xfc, 0x1c, 0x20]]), [Line21(2)]);
         assert_eq!(told(&[[0xfd, 0x15, 0x20], [0xfd, 0x9d, 0x20]]), [Line21(3), Line21(4)]);
-        // Padding, invalid pairs, extended data of field 2, text without a preceding control code.
+        // None of these is a sign of a channel: padding, invalid pairs, extended data of field 2,
+        // text without a preceding control code.
         assert_eq!(
             told(&[[0xfc, 0x80, 0x80], [0xf8, 0x94, 0x20], [0xfd, 0x01, 0x83], [0xfc, 0xc8, 0xe9]]),
             []

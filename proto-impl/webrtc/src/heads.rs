@@ -1,8 +1,8 @@
 //! RTP header extensions of a source's packets. An extension block is built once; only a few of its bytes
 //! change from packet to packet.
 //!
-//! A source that retransmits lost packets under the same sequence number and key must repeat their headers too,
-//! so its blocks carry only the section's mid.
+//! A source that retransmits lost packets under the same sequence number and key must repeat their
+//! headers unchanged, so its blocks carry only the section's mid, which does not change.
 
 use std::ops::Range;
 

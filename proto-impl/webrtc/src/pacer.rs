@@ -51,7 +51,7 @@ pub(crate) struct Pacer {
     rate: Option<u64>,
     /// Bytes in the current measurement.
     measured: u64,
-    /// The stream's times at the start of the measurement and at the latest packet.
+    /// Times at which media was sampled: at the start of the measurement, and the latest one.
     since: Option<(Instant, Instant)>,
     /// True while video is paused until the level is low enough.
     pausing: bool,

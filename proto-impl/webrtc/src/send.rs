@@ -47,7 +47,8 @@ use head::Head;
 use joined::Joined;
 use tail::Tail;
 
-/// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it, the oldest are dropped.
+/// Maximum number of packet ranges queued for a peer. Consecutive units share a range, so this is a
+/// second of frames at least. Beyond it, the oldest are dropped.
 const WAITING_MAX: usize = 64;
 /// Maximum number of packet requests (NACK) waiting for the next drain; our own receiver never requests more.
 const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;

@@ -50,7 +50,8 @@ pub(super) struct Limits {
     pub(super) believed: i64,
     /// Sender reports that differ by at most this are considered equal.
     pub(super) agree: i64,
-    /// After the first reports, a change in the reports is followed once it has been stable for this long.
+    /// After the first sender reports, a change in the reports is followed once it has been stable
+    /// for this long.
     pub(super) settled: i64,
     /// Maximum movement of a track per unit in order to follow sender reports.
     pub(super) nudge: i64,

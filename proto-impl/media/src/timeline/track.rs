@@ -1,4 +1,5 @@
-//! The clock of one track: the place of its units on the stream's clock, compared with their arrival.
+//! The clock of one track: derives the places of its units on the stream's clock from their
+//! timestamps, and compares these places with the arrival of the units.
 
 use core::ops::RangeInclusive;
 

@@ -174,8 +174,8 @@ impl Mp4Segmenter {
 
     // ---- inputs
 
-    /// Gives the sealer a key, used from the next segment on. If samples are encrypted, only the
-    /// first key is used.
+    /// Sets the encryption key, used from the next segment on. If samples are encrypted rather than
+    /// whole segments, only the first key is used.
     pub fn set_key(&mut self, key: GivenKey) {
         if let Some(sealer) = self.seal.sealer.as_mut().or(self.seal.maker.as_mut()) {
             sealer.set_key(key);
