@@ -73,7 +73,7 @@ pub(crate) const fn explicit(
     Key { explicit: true, ..key(group, name, default, label, comment) }
 }
 
-/// Defines a key of the reference without effect here; the comment says why.
+/// Defines a key of the reference server without effect here; the comment says why.
 pub(crate) const fn foreign(
     group: Group,
     name: &'static str,
@@ -84,7 +84,7 @@ pub(crate) const fn foreign(
     Key { effect: Effect::Foreign, ..key(group, name, default, label, comment) }
 }
 
-/// Defines a key of the reference without effect here, whose value is never printed.
+/// Defines a key of the reference server without effect here, whose value is never printed.
 const fn foreign_secret(
     group: Group,
     name: &'static str,

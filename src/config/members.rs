@@ -85,8 +85,9 @@ impl Schema {
         members.into_iter()
     }
 
-    /// Returns the sort position of a member. For a member of the reference: its index in the reference's order, and 0.
-    /// For any other member: the index of the reference's member that it follows, and its distance from that member.
+    /// Returns the sort position of a member. For a member of the reference server: its index in
+    /// that server's order, and 0. For any other member: the index of the reference server's member
+    /// that it follows, and its distance from that member.
     fn rank(&self, name: &str, key: &str) -> (usize, u8) {
         if let Some(at) = ORDER.iter().position(|known| *known == name) {
             return (at, 0);
@@ -150,8 +151,9 @@ impl Member {
         if self.shape == Shape::NullText { Value::Null } else { "".into() }
     }
 
-    /// Converts a client's value to the text for the file; `None` for a wrong type. Numbers and texts convert to each
-    /// other, as in the reference; null means the default, or an empty text.
+    /// Converts a client's value to the text for the file; `None` for a wrong type. Numbers and
+    /// texts convert to each other, as in the reference server; null means the default, or an empty
+    /// text.
     #[must_use]
     pub fn text_of(&self, sent: &Value) -> Option<String> {
         let text = match sent {

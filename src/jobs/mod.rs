@@ -539,7 +539,8 @@ impl Class {
         let (threads, queue, bytes) = match self {
             // A host name whose name server does not answer blocks a thread for ten seconds.
             Self::Resolve => (64, 4096, MIB),
-            // Control submits only as many jobs as there are threads. It queues all others itself.
+            // Control submits only as many notifications as there are threads. It queues all others
+            // itself.
             Self::Hook => (16, 16, 16 * MIB),
             Self::Admission => (32, 32, 16 * MIB),
             Self::Password => (2, 64, MIB),

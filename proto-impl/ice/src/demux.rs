@@ -122,9 +122,9 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         route.unwrap_or_else(Route::Drop)
     }
 
-    /// Routes requests for `ufrag` to `session`. During a restart, a session has two fragments; a third
-    /// replaces the oldest. Returns false and changes nothing if another session uses the fragment: the caller
-    /// must then draw other credentials.
+    /// Routes requests for the user name fragment `ufrag` to `session`. During a restart, a session
+    /// has two fragments; a third replaces the oldest. Returns false and changes nothing if another
+    /// session uses the fragment: the caller must then draw other credentials.
     pub fn insert(&mut self, ufrag: &str, session: K) -> bool {
         if let Some(owner) = self.fragments.get(ufrag.as_bytes()) {
             return *owner == session;
@@ -198,8 +198,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// Removes a session; late datagrams for this session are dropped. The cost depends only on the session's
-    /// own fragments and paths.
+    /// Removes a session; late datagrams for this session are dropped. The cost depends only on the
+    /// session's own user name fragments and paths.
     pub fn remove(&mut self, session: K) {
         let Some(of) = self.sessions.remove(&session) else { return };
         for ufrag in &of.fragments {

@@ -14,7 +14,7 @@ use crate::config::{AppSettings, Effect, Error, Level, Options, Origin, ServerSe
 /// does not have.
 const PLUMBING: [&str; 2] = ["db.", "webapp."];
 
-/// The settings in a file of the reference, sorted by their use on this server.
+/// The settings in a file of the reference server, sorted by their use on this server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Adopted {
     /// Settings that differ from this server's defaults.
@@ -36,7 +36,7 @@ pub enum Adoption {
     Left(Vec<String>),
 }
 
-/// Reads a settings file of the reference. `None` if the file does not exist.
+/// Reads a settings file of the reference server. `None` if the file does not exist.
 ///
 /// # Errors
 /// A disk error, or a syntax error.

@@ -190,7 +190,7 @@ impl CertificateFiles {
             })
     }
 
-    /// Completes a replacement that was stored but that the disk refused to put in place.
+    /// Puts stored files in place after an earlier attempt that the disk refused.
     fn finish(&self) {
         let mut is_behind = behind();
         if !*is_behind {

@@ -46,8 +46,8 @@ impl Thresholds {
     pub(super) const TRACK: Self = Self { start_us: 60_000, calm_us: 15_000, windows: DRIFT_WINDOWS };
     /// Thresholds for one track whose error looks like a drift since its first moment.
     pub(super) const EARLY: Self = Self { start_us: 30_000, ..Self::TRACK };
-    /// Thresholds for all tracks together, compared with arrival. They are higher, because networks delay all
-    /// tracks together.
+    /// Thresholds for all tracks together, compared with arrival. They are higher than for one
+    /// track, because networks delay all tracks together.
     pub(super) const STREAM: Self = Self { start_us: 250_000, calm_us: 25_000, windows: 2 * DRIFT_WINDOWS };
 }
 
