@@ -244,7 +244,8 @@ pub enum ToControl {
     Report(WorkerId, Report),
     /// All counters of a worker (answer to [`ToWorker::Measure`]).
     Measured(WorkerId, Box<WorkerFigures>),
-    /// The connections of a stream on one worker that have figures (answer to [`ToWorker::Connections`]).
+    /// The connections of a stream on one worker, as far as they have figures (answer to
+    /// [`ToWorker::Connections`]).
     Connections {
         /// The worker that has the connections.
         worker: WorkerId,
@@ -525,7 +526,7 @@ pub enum ToWorker {
         /// True if counters of each stream are included.
         per_stream: bool,
     },
-    /// Asks for the connections of a stream that have figures; answered by [`ToControl::Connections`].
+    /// Asks for the figures of a stream's connections; answered by [`ToControl::Connections`].
     Connections(StreamId),
     /// If true, no new publishers and viewers are admitted from now on; if false, they are admitted again.
     Leaving(bool),

@@ -172,9 +172,9 @@ impl LiteAgent {
         }
     }
 
-    /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9). The peer's fragment is
-    /// then unknown. Media stays on its path until the peer nominates one with the new credentials. `seed` must
-    /// differ from earlier ones.
+    /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9). The peer's
+    /// user name fragment is then unknown. Media stays on its path until the peer nominates one
+    /// with the new credentials. `seed` must differ from earlier ones.
     pub fn restart(&mut self, seed: &Seed) -> &Credentials {
         let current = Generation { local: self.config.credentials(seed), remote: None };
         let before = std::mem::replace(&mut self.current, current);
@@ -370,7 +370,8 @@ impl LiteAgent {
             return count(&mut self.stats.unauthenticated);
         }
         self.probes.end();
-        // The peer does not notice its new port, so for the peer this is still the path that it nominated.
+        // A peer behind a NAT does not notice its new port, so for the peer this is still the path
+        // that it nominated.
         let nominated = self.pairs.iter().any(|pair| pair.nominated && self.selected == Some(pair.path));
         let pair = self.pairs.iter_mut().find(|pair| pair.path == path);
         let Some(pair) = pair.filter(|_| message.class() == Class::Success) else {

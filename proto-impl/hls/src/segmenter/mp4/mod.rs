@@ -114,7 +114,8 @@ pub struct Mp4Segmenter {
 struct Seal {
     /// Encrypts segments as a whole.
     sealer: Option<Sealer>,
-    /// Makes the key for samples, and the [`Protector`] that encrypts with it. Kept until the key has a name.
+    /// Makes the key for samples, and the [`Protector`] that encrypts with it. Kept until the key
+    /// has a name (its URI).
     maker: Option<Sealer>,
     samples: Option<Protector>,
     /// The tag of the key for samples, listed before the segments.
