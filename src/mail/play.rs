@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::auth::access::{Denial, Params};
 use crate::types::{SessionRef, StreamKey};
 
-/// A request to play. Control must admit it, or is only notified of it.
+/// A request to play. Control either decides about it, or is only notified that the viewer plays.
 #[derive(Debug, Clone)]
 pub struct PlayRequest {
     /// The viewer.
