@@ -17,7 +17,7 @@ use crate::auth::CidrList;
 pub struct AppSettings {
     /// Name of the application, and of its folder below `webapps`.
     pub name: Arc<str>,
-    /// Number of changes since the start.
+    /// Number of changes of these settings since the server was started.
     pub epoch: u64,
     /// `publisherGraceMs`: how long a stream waits for a lost publisher.
     pub publisher_grace: Duration,
@@ -66,18 +66,19 @@ pub struct AppSettings {
 /// Limits on concurrent use of an application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AppLimits {
-    /// `ingestingStreamLimit`: live streams; `None`: unlimited.
+    /// `ingestingStreamLimit`: maximum number of live streams; `None`: unlimited.
     pub streams: Option<u32>,
-    /// `webRTCViewerLimit`: viewers of separately counted formats; `None`: unlimited.
+    /// `webRTCViewerLimit`: maximum number of viewers of formats whose viewers are counted
+    /// separately (as of WebRTC); `None`: unlimited.
     pub viewers: Option<u32>,
     /// Limits on accepted streams.
     pub accept: AcceptLimits,
 }
 
-/// Limits on a published stream; `None`: unlimited.
+/// Maximum values of a published stream; `None`: unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AcceptLimits {
-    /// `maxResolutionAccept`: picture height.
+    /// `maxResolutionAccept`: height of pictures, in pixels.
     pub height: Option<u32>,
     /// `maxFpsAccept`: frames per second.
     pub fps: Option<u32>,

@@ -40,7 +40,7 @@ pub struct ClusterSettings {
     pub region: String,
     /// `cluster.public_address`: prefix of this node's URLs, or empty.
     pub public_address: String,
-    /// `cluster.redirect`.
+    /// `cluster.redirect`: clients are redirected to the node that has their stream.
     pub redirect: bool,
 }
 

@@ -1,5 +1,6 @@
-//! The known keys with their defaults: the reference's and our own (docs/settings.md). A file with all of them, and
-//! those of the protocols, is written at the first start.
+//! The known keys with their defaults: those of the reference server (Ant Media Server), and our
+//! own (docs/settings.md). A file with all of them, and those of the protocols, is written at the
+//! first start.
 
 mod app;
 mod app_last;
@@ -11,9 +12,10 @@ pub(super) use app_last::VISIBILITY;
 /// The effect of a key on this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// The server follows the key.
+    /// The server does what the key says.
     Works,
-    /// Kept and returned, but without effect here: a key of the reference.
+    /// Kept and returned, but without effect here: a key that only the reference server (Ant Media
+    /// Server) uses.
     Foreign,
 }
 
@@ -71,7 +73,7 @@ pub(crate) const fn explicit(
     Key { explicit: true, ..key(group, name, default, label, comment) }
 }
 
-/// Defines a key of the reference without effect here; the comment says why.
+/// Defines a key of the reference server without effect here; the comment says why.
 pub(crate) const fn foreign(
     group: Group,
     name: &'static str,
@@ -82,7 +84,7 @@ pub(crate) const fn foreign(
     Key { effect: Effect::Foreign, ..key(group, name, default, label, comment) }
 }
 
-/// Defines a key of the reference without effect here, whose value is never printed.
+/// Defines a key of the reference server without effect here, whose value is never printed.
 const fn foreign_secret(
     group: Group,
     name: &'static str,

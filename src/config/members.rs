@@ -47,7 +47,7 @@ const NAMES: [(&str, &str); 4] = [
 ];
 /// Keys that the settings object of the API does not contain.
 const SILENT: [&str; 6] = ["maxBitrateAccept", "db.type", "db.name", "db.host", "db.user", "db.password"];
-/// Numbers that the reference represents as text.
+/// Numbers that the reference server represents as text.
 const TEXTS: [&str; 7] = [
     "hlsTime",
     "hlsListSize",
@@ -71,7 +71,8 @@ const NUMBERS: [&str; 2] = ["abrDownScalePacketLostRatio", "abrUpScalePacketLost
 const OBJECTS: [&str; 3] = ["participantVisibilityMatrix", "customSettings", "encoderParameters"];
 
 impl Schema {
-    /// Returns all members in order: the reference's, then ours.
+    /// Returns all members in order: those of the reference server (Ant Media Server), then those
+    /// that only this server has.
     pub fn members(&'static self) -> impl Iterator<Item = Member> {
         let members =
             self.keys(Level::App).iter().filter(|key| !SILENT.contains(&key.name)).map(|key| Member {
@@ -84,8 +85,9 @@ impl Schema {
         members.into_iter()
     }
 
-    /// Returns the sort position of a member. For a member of the reference: its index in the reference's order, and 0.
-    /// For any other member: the index of the reference's member that it follows, and its distance from that member.
+    /// Returns the sort position of a member. For a member of the reference server: its index in
+    /// that server's order, and 0. For any other member: the index of the reference server's member
+    /// that it follows, and its distance from that member.
     fn rank(&self, name: &str, key: &str) -> (usize, u8) {
         if let Some(at) = ORDER.iter().position(|known| *known == name) {
             return (at, 0);
@@ -149,8 +151,9 @@ impl Member {
         if self.shape == Shape::NullText { Value::Null } else { "".into() }
     }
 
-    /// Converts a client's value to the text for the file; `None` for a wrong type. Numbers and texts convert to each
-    /// other, as in the reference; null means the default, or an empty text.
+    /// Converts a client's value to the text for the file; `None` for a wrong type. Numbers and
+    /// texts convert to each other, as in the reference server; null means the default, or an empty
+    /// text.
     #[must_use]
     pub fn text_of(&self, sent: &Value) -> Option<String> {
         let text = match sent {

@@ -1,4 +1,5 @@
-//! Warnings about settings of the reference that have no effect here but that an operator may rely on.
+//! Warnings about settings of the reference server that have no effect here but that an operator
+//! may rely on.
 
 use super::{AppSettings, Values};
 

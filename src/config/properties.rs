@@ -69,8 +69,9 @@ pub(super) fn printable(key: &str) -> String {
     key.chars().take(80).map(|c| if c.is_control() { '_' } else { c }).collect()
 }
 
-/// Prepares a text for the crate: empties comment lines (in which backslashes are escapes for the crate, but not for
-/// Java), limits the length of a line, and writes non-ASCII characters as `\uXXXX`, because the crate reads Latin-1.
+/// Prepares a text for the crate `java-properties`: empties comment lines (in which backslashes are
+/// escapes for the crate, but not for Java), limits the length of a line, and writes non-ASCII
+/// characters as `\uXXXX`, because the crate reads Latin-1.
 fn prepare(text: &str) -> Result<String, (usize, String)> {
     let mut out = String::with_capacity(text.len());
     let mut continued = false;

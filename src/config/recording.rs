@@ -32,8 +32,9 @@ pub struct RecordingSettings {
     pub bytes_max: Option<u64>,
 }
 
-/// Parses the text between the braces of `fileNameFormat`. Names of streams that are not transcoded contain neither
-/// resolution nor bit rate: as in the reference, only the names of renditions contain them.
+/// Parses the text between the braces of `fileNameFormat`. Names of streams that are not transcoded
+/// contain neither resolution nor bit rate: as in the reference server, only the names of
+/// renditions contain them.
 fn file_text(values: &Values) -> Result<String, Error> {
     let key = "fileNameFormat";
     let text = values.text(key).split_once('{').map_or("", |(_, rest)| rest);

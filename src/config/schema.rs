@@ -14,8 +14,8 @@ pub struct Section {
     pub server: &'static [Key],
     /// Keys of an application.
     pub app: &'static [Key],
-    /// Keys that the reference has, too, each with the member of the reference after which the API lists it. Other
-    /// keys are listed after all members of the reference.
+    /// Keys that the reference server has, too, each with the member of that server after which the
+    /// API lists it. Other keys are listed after all members of the reference server.
     pub places: &'static [(&'static str, &'static str)],
     /// Parses the values of the server's keys.
     pub read_server: fn(&Values) -> Result<Extensions, Error>,
@@ -79,9 +79,9 @@ impl Eq for Extensions {}
 /// The level of a key: server or application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// The server's.
+    /// A setting of the server.
     Server,
-    /// An application's.
+    /// A setting of an application.
     App,
 }
 
@@ -118,7 +118,7 @@ impl Schema {
         }
     }
 
-    /// Returns the member of the reference after which the API lists a protocol's key.
+    /// Returns the member of the reference server after which the API lists a protocol's key.
     pub(super) fn place(&self, key: &str) -> Option<&'static str> {
         let places = self.sections.iter().flat_map(|section| section.places);
         places.clone().find(|(name, _)| *name == key).map(|(_, before)| *before)

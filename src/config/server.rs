@@ -15,7 +15,7 @@ use crate::auth::{CidrList, HookUrl};
 /// Maximum number of names in `server.name`.
 const NAMES_MAX: usize = 64;
 
-/// The settings `limits.*`.
+/// The settings `limits.*`. Each field is a maximum, unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Broadcast records of all applications.

@@ -60,7 +60,8 @@ impl BlobFiles {
             match result {
                 Ok(some) => taken = taken.saturating_add(some),
                 Err(error) if taken == 0 => return Err(error),
-                // The next write will return the error again.
+                // The error is not returned here, because bytes were already accepted. The next
+                // write will return it.
                 Err(_) => return Ok(taken),
             }
             if result.is_ok_and(|some| some < offered) || slices.is_empty() {

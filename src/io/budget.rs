@@ -70,10 +70,11 @@ pub(super) struct GiveWay {
     pub(super) connections: usize,
 }
 
-/// The kind of peer that a permit is counted for.
+/// The standing of the peer that holds a permit. It decides at which counter of its address the
+/// permit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Not counted per address.
+    /// Not counted for its address.
     Exempt,
     Unauthenticated(usize),
     Authenticated(usize),
@@ -96,7 +97,7 @@ pub(super) struct Budget {
 /// The reason why a TLS handshake may not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
-    /// Too many handshakes of the address are in progress.
+    /// Too many handshakes with the peer's address are in progress.
     Address,
     /// Too many handshakes of the listener are in progress.
     Listener,

@@ -1,5 +1,5 @@
-//! The thread of control. It handles mail, sends mail, and waits for one deadline at a time. Blocking work is done by
-//! the store's thread and by the job service.
+//! The thread that runs [`Control`]. It handles mail, sends mail, and waits for one deadline at a
+//! time. Blocking work is done by the store's thread and by the job service.
 //!
 //! If the process was held up (stopped, or suspended together with its machine), deadlines are delayed for a moment.
 //! Input that arrived in the meantime is still in the sockets of workers and jobs. The workers and jobs read this
@@ -301,8 +301,8 @@ mod tests {
             self.held_up.is_due(now, is_due.then_some(now))
         }
 
-        /// Simulates a turn after which a deadline is due. Returns the time by which the deadline is delayed, or
-        /// `None` if it is handled at once.
+        /// Simulates a turn after which a deadline is due. Returns the time by which the deadline
+        /// is delayed, or `None` if it is handled immediately.
         fn due(&mut self, worked: u64, waited: u64) -> Option<Duration> {
             let is_judged = self.turn(worked, waited, ms(5), true);
             (!is_judged).then(|| self.held_up.judged(self.now) - self.now)

@@ -236,7 +236,8 @@ impl Listeners<'_> {
 struct Directory {
     shared: Shared,
     profile: Arc<Mutex<Profile>>,
-    /// A message makes the lease's thread renew the lease at once. Dropping the sender ends that thread.
+    /// A message makes the lease's thread renew the lease immediately. Dropping the sender ends
+    /// that thread.
     signs: Sender<()>,
 }
 
@@ -326,7 +327,7 @@ struct Signs {
     own: Process,
     lease: Duration,
     profile: Arc<Mutex<Profile>>,
-    /// Each message is an order to renew the lease at once.
+    /// Each message is an order to renew the lease immediately.
     ordered: Receiver<()>,
 }
 

@@ -89,7 +89,7 @@ pub(super) struct Driver {
     sockets: Vec<Option<Socket>>,
     /// Connections over datagrams, by slot.
     peers: Vec<Option<UdpPeer>>,
-    /// UDP ports that many peers share. The owner reads them.
+    /// UDP ports that many peers share. The driver sends through them, but its owner reads them.
     pub(super) ports: Vec<(&'static Port, UdpSocket)>,
     /// Number of connections, readable by other threads.
     connections: Arc<AtomicU32>,
@@ -203,8 +203,9 @@ impl Driver {
         }
     }
 
-    /// Handles deadlines, writes, actions of the state machine, and closed connections that linger. After the process
-    /// was held up, deadlines are delayed until pending input was read.
+    /// Ends a turn: handles expired deadlines, writes, carries out the actions of the state
+    /// machine, and continues closed connections that linger. After the process was held up,
+    /// deadlines are delayed until pending input was read.
     pub(super) fn finish<M: Machine>(&mut self, now: Now, machine: &mut M) {
         let unread = !self.ready.is_empty() || self.ports.iter().any(|(_, port)| port.readable);
         if self.poller.defers_deadlines(unread) {

@@ -19,7 +19,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const FLUSH_MAX: Duration = Duration::from_secs(30);
 /// The interval at which lingering connections are checked.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Maximum number of lingering connections. Further connections are closed at once.
+/// Maximum number of lingering connections. Further connections are closed without lingering.
 const CONNECTIONS_MAX: usize = 1024;
 
 #[derive(Debug)]

@@ -86,7 +86,8 @@ fn interval() -> Option<Duration> {
     Some(Duration::from_micros(time) / SIGNS)
 }
 
-/// Sender for the answers to a pulse: a worker's id, or `None` for control.
+/// Sender for the answers to a check of the watchdog: the worker that has handled the check, or
+/// `None` for control.
 pub(super) type Answer = Sender<Option<WorkerId>>;
 
 /// Checks that the serving threads handle their mail.

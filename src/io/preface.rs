@@ -1,7 +1,8 @@
 //! Accepted connections whose proxy has not yet named its client (`server.proxy_protocol`). There is no session until
 //! the header is complete, because everything about a session depends on its peer.
 //!
-//! 1. A connection from an address that is not a trusted proxy is refused at once.
+//! 1. A connection from an address that is not a trusted proxy is refused before any byte of it is
+//!   read.
 //! 2. The header is examined in the kernel's buffer, and read only once it is complete. The bytes after it are not
 //!    touched, because TLS may begin there.
 //! 3. If a header is malformed or late, the connection is closed, and one line is logged.
@@ -70,8 +71,8 @@ impl Prefaces {
         }
     }
 
-    /// Handles an event if its token is that of a place. Returns true if it is. There are never more than
-    /// [`WAITING_MAX`] places.
+    /// Handles an event if its token belongs to a connection that waits for its header. Returns
+    /// true if it does. There are never more than [`WAITING_MAX`] places for such connections.
     pub(super) fn take_event(&mut self, token: Token) -> bool {
         let Some(place) = self.first.checked_sub(token.0).filter(|place| *place < WAITING_MAX) else {
             return false;

@@ -33,10 +33,10 @@ use crate::store::{self, Key, Store, backup};
 use crate::types::WorkerId;
 use crate::worker::TranscoderBudget;
 
-/// The default limit of all rings is the machine's memory divided by this. Sessions, sockets, the store and other
-/// programs need the rest.
+/// The default limit of all rings (the buffers of streams) together is the machine's memory divided
+/// by this. Sessions, sockets, the store and other programs need the rest.
 const RING_MEMORY_SHARE: usize = 4;
-/// Limit of rings if the machine's memory is unknown.
+/// Limit of all rings together if the machine's memory is unknown.
 const RING_BYTES: usize = 1024 * 1024 * 1024;
 /// Maximum number of port numbers that are requested from the kernel to find one that is free for both UDP and TCP.
 const FREE_PORT_ATTEMPTS: u32 = 32;
@@ -349,8 +349,9 @@ struct Sockets {
     ports: Vec<(&'static Port, UdpSocket, u16)>,
 }
 
-/// Binds a port for each of these workers, and `beside`, a listener with the same port number. If the kernel selects a
-/// number for one of them that is in use for the other, another number is tried.
+/// Binds a UDP port for each of these workers, and the TCP listener `beside` to the same port
+/// number. If the kernel selects a number for one of them that is in use for the other, another
+/// number is tried.
 fn bind_port(
     of_workers: &mut [Sockets],
     (shared, beside): (&'static Port, Option<&'static Listener>),

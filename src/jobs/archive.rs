@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use super::dvr::DvrWork;
 
-/// Work on files of an archive. Paths are names below the root folder, the file's last; links are not followed.
+/// Work on files of an archive. A path lists the folders below the root folder, then the file;
+/// links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchiveWork {
     /// Write a file in one step. A reader sees either the old or the new content, even after a crash or a power cut.

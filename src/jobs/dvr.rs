@@ -23,7 +23,7 @@ impl Writer {
         Self(Arc::downgrade(stream))
     }
 
-    /// True if the stream writes.
+    /// True if the stream has not ended, so that it may still write.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.0.strong_count() > 0
@@ -42,8 +42,8 @@ impl Eq for Writer {}
 /// begins with the application's name; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DvrWork {
-    /// Read the lists of an earlier run, and remove all files that they do not name. Nothing is done while another
-    /// stream writes to the folder ([`DvrDone::is_taken`]).
+    /// Read the lists that an earlier run of the stream has left, and remove all files that they do
+    /// not name. Nothing is done while another stream writes to the folder ([`DvrDone::is_taken`]).
     Resume {
         /// The folder.
         folder: Vec<String>,
@@ -68,7 +68,7 @@ pub enum DvrWork {
         /// As for [`Self::Resume`].
         keep: Duration,
     },
-    /// Remove files; missing ones do not matter.
+    /// Remove files. Files that do not exist are skipped.
     Drop {
         /// The folder.
         folder: Vec<String>,
@@ -114,7 +114,7 @@ impl DvrWork {
 /// The result of [`DvrWork`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DvrDone {
-    /// Lists of a former run, the oldest first.
+    /// Lists that an earlier run of the stream has left, the oldest first.
     pub lists: Vec<Bytes>,
     /// Total bytes in the folders of the application's streams that are still writing.
     pub app_bytes: u64,

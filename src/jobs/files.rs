@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// A file open for reading. Only the job service uses its methods; closed with its last owner.
+/// A file open for reading. Only the job service uses its methods. The file is closed when its last
+/// owner drops it.
 pub trait BlockSource: fmt::Debug + Send + Sync {
     /// Reads up to `length` bytes at `offset`; empty at the end or after an error. May block, so only jobs call it.
     fn read_block(&self, offset: u64, length: usize) -> Bytes;
 }
 
-/// A file open for appending. Only the job service uses its methods; closed with its last owner.
+/// A file open for appending. Only the job service uses its methods. The file is closed when its
+/// last owner drops it.
 pub trait AppendFile: fmt::Debug + Send + Sync {
     /// Appends all of the data and returns the new length. May block, so only jobs call it.
     ///
@@ -45,19 +47,22 @@ pub struct OpenedFile {
 pub enum AppendTo {
     /// A new file. Missing folders are created.
     New {
-        /// Names below the root folder, the file's last. Links are not followed.
+        /// Path of the file: the folders below the root folder, then the file's name. Links are not
+        /// followed.
         path: Vec<String>,
     },
     /// A file that is created if it is missing. An existing file is appended to.
     Path {
-        /// Names below the root folder, the file's last. Links are not followed.
+        /// Path of the file: the folders below the root folder, then the file's name. Links are not
+        /// followed.
         path: Vec<String>,
     },
     /// A new file, as for `New`. It gets the first free name of `a.mp4`, `a_1.mp4`, `a_2.mp4`, ... A name is free if
     /// neither a file with this name nor an unfinished one exists. The file is created under the unfinished form of the
     /// name, which has the suffix [`super::UNFINISHED`].
     Recording {
-        /// Names below the root folder. The last one is the first file name to try (`a.mp4`).
+        /// Path of the file: the folders below the root folder, then the first file name to try
+        /// (`a.mp4`).
         path: Vec<String>,
     },
     /// An open file from an earlier append.
@@ -82,7 +87,7 @@ pub enum FileError {
     NotFound,
     /// The path leads to a folder.
     Directory,
-    /// The system refuses.
+    /// The operating system refused, for any other reason.
     Failed,
 }
 
@@ -95,6 +100,6 @@ pub enum AppendError {
     Exists,
     /// The disk is full, or the quota is used up.
     Full,
-    /// The system refuses.
+    /// The operating system refused, for any other reason.
     Failed,
 }

@@ -112,7 +112,8 @@ pub enum Work {
     Admin(AdminWork),
     /// Open a file for reading.
     FileOpen {
-        /// Names below the root folder, the file's last. Links are not followed.
+        /// Path of the file: the folders below the root folder, then the file's name. Links are not
+        /// followed.
         path: Vec<String>,
     },
     /// Open the answer to a challenge of a certificate authority (RFC 8555 §8.3) for reading.
@@ -538,14 +539,15 @@ impl Class {
         let (threads, queue, bytes) = match self {
             // A host name whose name server does not answer blocks a thread for ten seconds.
             Self::Resolve => (64, 4096, MIB),
-            // Control submits only as many jobs as there are threads. It queues all others itself.
+            // Control submits only as many notifications as there are threads. It queues all others
+            // itself.
             Self::Hook => (16, 16, 16 * MIB),
             Self::Admission => (32, 32, 16 * MIB),
             Self::Password => (2, 64, MIB),
             Self::Admin => (1, 64, MIB),
             Self::FileRead => (4, 4096, MIB),
-            // If the disk hangs, memory fills up before the queue does, so the limit on bytes is the strict
-            // one.
+            // If the disk hangs, memory would fill up long before the queue of jobs does, so the
+            // limit on bytes is the one that takes effect.
             Self::FileWrite | Self::FileSync => (4, 1024, 64 * MIB),
             // Finishing a recording takes long on file systems that can only copy.
             Self::Recording => (2, 4096, MIB),

@@ -20,7 +20,7 @@ pub struct ObjectWork {
 pub enum ObjectAction {
     /// Upload a file.
     Put {
-        /// Names below the root folder, the file's last.
+        /// Path of the file: the folders below the root folder, then the file's name.
         path: Vec<String>,
     },
     /// Remove the object.

@@ -42,7 +42,7 @@ impl fmt::Debug for PasswordDigest {
 pub enum PasswordWork {
     /// Make the text to store.
     Make {
-        /// Password.
+        /// Digest of the password to store.
         digest: PasswordDigest,
         /// Random salt, used only once.
         salt: [u8; 16],
@@ -50,7 +50,7 @@ pub enum PasswordWork {
     /// Compare the password with a stored text. If the stored text is empty, the comparison takes the same
     /// time and never succeeds.
     Verify {
-        /// Password.
+        /// Digest of the password to compare.
         digest: PasswordDigest,
         /// Stored text.
         stored: String,

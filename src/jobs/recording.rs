@@ -8,12 +8,12 @@ pub const UNFINISHED: &str = ".tmp_extension";
 pub enum RecordingWork {
     /// Turn the written data into a plain file, also after a crash, and rename it to its final name.
     Finish {
-        /// Names below the root folder, the finished file's last.
+        /// Path of the finished file: the folders below the root folder, then the file's name.
         path: Vec<String>,
     },
     /// Sync a complete upload to the disk, and rename it to its final name.
     Adopt {
-        /// Names below the root folder, the file's last.
+        /// Path of the file: the folders below the root folder, then the file's name.
         path: Vec<String>,
     },
     /// Find the unfinished recordings of these applications.
@@ -23,7 +23,7 @@ pub enum RecordingWork {
     },
     /// Remove a recording, finished or not.
     Remove {
-        /// Names below the root folder, the finished file's last.
+        /// Path of the finished file: the folders below the root folder, then the file's name.
         path: Vec<String>,
     },
 }
@@ -49,7 +49,8 @@ pub enum RecordingOutcome {
     SetAside(String),
     /// The file was removed, or did not exist.
     Removed,
-    /// Unfinished recordings: names below the root folder, the finished file's last.
+    /// Unfinished recordings, each with the path that its finished file will have: the folders
+    /// below the root folder, then the file's name.
     Found(Vec<Vec<String>>),
     /// The reason of a failure. The file was left unchanged.
     Failed(String),

@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A target that keeps a thread for this long counts as slow until a later turn of it is faster.
+/// A target counts as slow once it has kept a thread for this long, until a later use of a thread
+/// is shorter.
 const SLOW: Duration = Duration::from_secs(1);
 /// Maximum number of targets remembered, fast or slow; the oldest is forgotten first.
 const KNOWN_MAX: usize = 4096;

@@ -10,7 +10,7 @@ use crate::types::{SessionRef, StreamKey};
 pub enum CallEvent {
     /// The socket joins the call with this id.
     Join {
-        /// The call.
+        /// Application and id of the call.
         key: StreamKey,
         /// Credentials. They are checked like those of a viewer of the stream whose id is the call's id.
         params: Params,

@@ -23,7 +23,7 @@ pub struct MainTrack {
 /// The place of a blob in a ladder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Laddered {
-    /// Id of the main track. Permission to play the main track is permission to fetch the blob.
+    /// Id of the main track. A viewer who may play the main track may fetch the blob.
     pub main: Arc<str>,
     /// Description of the rendition. One blob of each rendition carries it. While the rendition continues, that blob is
     /// replaced by newer versions.

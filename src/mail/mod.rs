@@ -151,8 +151,8 @@ pub enum ToControl {
     },
     /// A viewer that control knows of, or that had requested to play, has left.
     PlayEnded(SessionRef),
-    /// A viewer that watches by separate requests has started or left. Sent only for streams whose viewers are reported
-    /// one by one.
+    /// A viewer that watches by separate requests (as of HLS) has started or left. Sent only for
+    /// streams whose viewers are reported one by one.
     Leased(Box<LeaseNews>),
     /// A request of the API.
     Rest {
@@ -180,9 +180,9 @@ pub enum ToControl {
     Ask {
         /// The session that waits for the answer.
         session: SessionRef,
-        /// The stream.
+        /// The stream that the question is about.
         key: StreamKey,
-        /// Streams of the application that the session was admitted to.
+        /// Ids of the application's streams to which the session was admitted.
         let_in: Vec<String>,
         /// The question.
         question: Question,
@@ -221,7 +221,7 @@ pub enum ToControl {
     Describe {
         /// The stream.
         key: StreamKey,
-        /// The text.
+        /// The new value of `metaData`.
         meta_data: String,
     },
     /// A message of a data channel, to be posted to the application's webhook (`dataChannelWebHookURL`).
@@ -244,7 +244,8 @@ pub enum ToControl {
     Report(WorkerId, Report),
     /// All counters of a worker (answer to [`ToWorker::Measure`]).
     Measured(WorkerId, Box<WorkerFigures>),
-    /// The connections of a stream on one worker that have figures (answer to [`ToWorker::Connections`]).
+    /// The connections of a stream on one worker, as far as they have figures (answer to
+    /// [`ToWorker::Connections`]).
     Connections {
         /// The worker that has the connections.
         worker: WorkerId,
@@ -295,7 +296,7 @@ pub enum ToControl {
         pull: PullId,
         /// The requesting attempt.
         attempt: u64,
-        /// The server.
+        /// The server to continue at.
         server: NextServer,
     },
     /// A viewer waits for a stream that is not live and that viewers may start ([`ToWorker::AutoStart`]).
@@ -331,7 +332,7 @@ pub enum ToWorker {
     Audience {
         /// The pull.
         pull: PullId,
-        /// The viewers.
+        /// Number of viewers by protocol.
         viewers: ::relay::Viewers,
     },
     /// The answer to a job of a session.
@@ -361,16 +362,17 @@ pub enum ToWorker {
     },
     /// A viewer that watches by separate requests has made a request; this worker counts the viewer.
     Watched(Box<WatchedMail>),
-    /// A viewer that this worker counts has a new name.
+    /// A viewer that watches by separate requests has a new identity, and is counted under it,
+    /// perhaps by another worker. This worker stops counting the former identity.
     WatchedNoMore {
         /// The stream.
         stream: StreamId,
         /// Name of the protocol under which the viewer is counted.
         protocol: &'static str,
-        /// The former name of the viewer.
+        /// The former identity of the viewer.
         viewer: String,
-        /// News for control that the viewer is new. The news is passed on if the viewer was not counted under its
-        /// former name.
+        /// News for control that the viewer is new. The news is passed on if the viewer was not
+        /// counted under its former identity.
         news: Option<Box<LeaseNews>>,
     },
     /// An application was added, or its settings have changed.
@@ -416,7 +418,8 @@ pub enum ToWorker {
         /// `Ok` if the viewer may play, else the reason for refusing.
         verdict: Result<(), NoSubscription>,
     },
-    /// Check those viewers of an application again that watch by separate requests and use this subscriber id.
+    /// Check again the viewers of an application that watch by separate requests (as of HLS) and
+    /// use this subscriber id.
     PassesEnded {
         /// The application.
         app: Arc<str>,
@@ -446,7 +449,7 @@ pub enum ToWorker {
     },
     /// A viewer may no longer play; its subscription is closed.
     DropViewer {
-        /// The session.
+        /// The viewer's session.
         conn: ConnId,
         /// The viewer's subscription.
         handle: Handle,
@@ -482,7 +485,7 @@ pub enum ToWorker {
     Call {
         /// The socket's connection.
         conn: ConnId,
-        /// The call.
+        /// Application and id of the call.
         key: StreamKey,
         /// The news.
         news: CallNews,
@@ -515,24 +518,26 @@ pub enum ToWorker {
     NotComing(StreamKey),
     /// A stream that is not live here is live at another node; sessions that wait for it may ask again.
     LiveElsewhere(StreamKey),
-    /// Streams, each with whether viewers may start it (`autoStartStopEnabled`) from now on.
+    /// Streams, each with a flag: true if viewers may start the stream from now on
+    /// (`autoStartStopEnabled`).
     AutoStart(Vec<(StreamKey, bool)>),
     /// Asks for all counters; answered by [`ToControl::Measured`].
     Measure {
         /// True if counters of each stream are included.
         per_stream: bool,
     },
-    /// Asks for the connections of a stream that have figures; answered by [`ToControl::Connections`].
+    /// Asks for the figures of a stream's connections; answered by [`ToControl::Connections`].
     Connections(StreamId),
     /// If true, no new publishers and viewers are admitted from now on; if false, they are admitted again.
     Leaving(bool),
-    /// From another worker that no longer admits viewers: digests of its viewers that watch by separate requests.
+    /// From another worker that no longer admits new viewers: digests of its viewers that watch by
+    /// separate requests (as of HLS). Their requests are still served by every worker.
     Incumbents {
         /// Number of the drain.
         drain: u64,
         /// The worker that reports.
         worker: WorkerId,
-        /// The digests.
+        /// For each viewer, a digest of the stream, the protocol and the identity.
         viewers: Arc<[u64]>,
     },
     /// Closes all sessions as their protocols require; answered by [`ToControl::Drained`].

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::auth::access::{Denial, Params};
 use crate::types::{SessionRef, StreamKey};
 
-/// A request to play. Control must admit it, or is only notified of it.
+/// A request to play. Control either decides about it, or is only notified that the viewer plays.
 #[derive(Debug, Clone)]
 pub struct PlayRequest {
     /// The viewer.
@@ -25,12 +25,13 @@ pub struct PlayRequest {
     pub polled: Option<PolledRequest>,
 }
 
-/// A request of a viewer that watches by separate requests.
+/// A request of a viewer that watches by separate requests, as of HLS: there is no connection that
+/// shows how long the viewer watches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolledRequest {
     /// The identity of the viewer.
     pub who: String,
-    /// The viewer's former identity.
+    /// The identity that the viewer had before its player sent the cookie, if it had another one.
     pub former: Option<String>,
     /// Path of the requested file below the application's `streams`.
     pub file: String,
@@ -50,7 +51,8 @@ pub enum NoSubscription {
     Denied(Denial),
     /// The server is shutting down or draining.
     Draining,
-    /// Out of resources: a full table, the formats of the stream, or no answer in time.
+    /// Out of resources: a table is full, the stream is already sent in too many formats, or there
+    /// was no decision in time.
     Resources,
 }
 

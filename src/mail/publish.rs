@@ -40,7 +40,8 @@ pub enum Refusal {
     NoApplication,
     /// The id is live, or reserved by another publisher.
     InUse,
-    /// The record, its schedule, its expiry or an address filter forbids it. The text is for the log.
+    /// Publishing is forbidden by the record, its schedule, its expiry or an address filter. The
+    /// text is for the log.
     NotAllowed(&'static str),
     /// A check of the application was not passed.
     Denied(Denial),
@@ -71,7 +72,7 @@ impl Refusal {
 /// The permission to publish, with the values that the publisher starts from.
 #[derive(Debug, Clone)]
 pub struct Grant {
-    /// The stream to feed.
+    /// The stream that the publisher sends.
     pub stream: StreamId,
     /// The clock position at which the publisher continues.
     pub position: Position,

@@ -44,7 +44,7 @@ pub struct NextAddress {
     pub pull: PullId,
     /// The requesting attempt.
     pub attempt: u64,
-    /// The server.
+    /// The server to continue at.
     pub server: NextServer,
     /// The address to connect to, resolved and checked against the outbound policy, or the reason there is none.
     pub address: Result<SocketAddr, String>,

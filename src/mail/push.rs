@@ -20,7 +20,7 @@ pub enum PushState {
     LeavesOut(Vec<Codec>),
     /// Publishing could not begin: the target refused or rejected it, or it timed out.
     Failed(String),
-    /// The push was broadcasting and broke.
+    /// The connection broke after the target had accepted the stream.
     Error(String),
     /// The attempt ended because the target must be informed of additional tracks. The next attempt follows soon;
     /// the end does not count as a failure.

@@ -20,7 +20,7 @@ pub struct RecordingOrder {
     pub recording: RecordingId,
     /// The kind of sink that writes the recording.
     pub kind: &'static str,
-    /// The stream.
+    /// The stream to record.
     pub stream: StreamId,
     /// Names of the folders below the root of files that lead to the recording.
     pub folder: Vec<String>,
@@ -38,9 +38,9 @@ pub struct RecordingOrder {
 /// The time at which a unit reached this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// The time.
+    /// The time, by the monotonic clock.
     pub at: Instant,
-    /// Wall clock at that time, in milliseconds since the Unix epoch.
+    /// The time by the wall clock, in milliseconds since the Unix epoch.
     pub wall_ms: u64,
 }
 

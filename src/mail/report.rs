@@ -15,7 +15,7 @@ pub struct SourceFigures {
     pub stream: StreamId,
     /// The publisher that the figures describe.
     pub publisher: Option<SessionRef>,
-    /// Bytes received since the publisher's grant.
+    /// Bytes received since the publisher was admitted.
     pub received_bytes: u64,
     /// The clock of the stream, in media time.
     pub position: Position,
@@ -29,9 +29,9 @@ pub struct SourceFigures {
     pub video_codec: Option<Codec>,
     /// The audio codec.
     pub audio_codec: Option<Codec>,
-    /// Units of video since the publisher's grant.
+    /// Units of video received since the publisher was admitted.
     pub pictures: u64,
-    /// Units dropped at ingest.
+    /// Units of the publisher that were dropped before they became part of the stream.
     pub dropped: u64,
     /// Number of derived tracks that the stream's viewers are not sent now, because too many tracks are transcoded.
     pub left_out: usize,
@@ -94,7 +94,8 @@ pub struct Report {
     pub sources: Vec<SourceFigures>,
     /// Viewers of each stream that has any on this worker. Pushes do not count.
     pub viewers: Vec<(StreamId, u32)>,
-    /// Viewers of each stream that watch by separate requests on this worker, by protocol.
+    /// Viewers of each stream that watch by separate requests (as of HLS) on this worker, by
+    /// protocol.
     pub leased: Vec<(StreamId, &'static str, u32)>,
     /// Viewers of the copies that other nodes make of this worker's streams.
     pub elsewhere: Vec<(StreamId, Viewers)>,

@@ -1,4 +1,5 @@
-//! Viewers that watch by separate requests, on their way to the worker that counts them.
+//! Viewers that watch by separate requests (as of HLS), on their way to the worker that counts
+//! them.
 
 use std::net::SocketAddr;
 
@@ -8,13 +9,13 @@ use crate::types::{StreamId, StreamKey};
 /// A request of a viewer that watches by separate requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedMail {
-    /// The stream.
+    /// The stream that the viewer watches.
     pub stream: StreamId,
     /// Name of the protocol under which the viewer is counted.
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
-    /// The viewer's former identity.
+    /// The identity that the viewer had before its player sent the cookie, if it had another one.
     pub former: Option<String>,
     /// Address of the viewer's client.
     pub peer: SocketAddr,
@@ -26,7 +27,7 @@ pub struct WatchedMail {
 /// The arrival or departure of a viewer that watches by separate requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseNews {
-    /// The stream.
+    /// Key of the stream that the viewer watches.
     pub key: StreamKey,
     /// True if the viewer has started, false if it has left.
     pub came: bool,

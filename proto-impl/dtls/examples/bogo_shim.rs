@@ -156,8 +156,8 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             | "-expect-ticket-renewal"
             | "-expect-session-id"
             | "-expect-no-session-id" => looks_at_resumption = true,
-            // Ignored options: they control how the other library is called, or concern DTLS 1.3 or QUIC. The
-            // shim verifies no chains, so it has no trust store.
+            // Ignored options: they control how BoringSSL would be called, or concern DTLS 1.3 or
+            // QUIC. The shim verifies no chains, so it has no trust store.
             "-async"
             | "-use-early-callback"
             | "-expect-no-hrr"

@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn short_lengths_and_optional_fields_are_read() {
-        // Stream dependence, a URL of two bytes, and OCR; then an unknown descriptor.
+        // All optional fields: stream dependence, a URL of two bytes, and OCR; then an unknown
+        // descriptor.
         let bytes = [
             &[0, 0, 0, 0, 3, 32, 0, 1, 0xe0, 0, 2, 2, b'a', b'b', 0, 3, 0x70, 1, 9][..],
             &[4, 17, 0x6b, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 2, 1, 2],

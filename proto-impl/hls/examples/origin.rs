@@ -69,7 +69,8 @@ struct Cutter {
     open: Vec<u8>,
     /// Time of the first picture of the growing segment.
     began: Option<u64>,
-    /// Longest duration of the growing segment so far.
+    /// Greatest distance of a unit from that first picture so far: the duration of the growing
+    /// segment.
     duration: Duration,
     has_video: bool,
 }

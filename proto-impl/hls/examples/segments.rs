@@ -21,7 +21,8 @@ type Failure = Box<dyn Error>;
 /// Wall clock at the beginning of the stream, in milliseconds of Unix time. Dates and segment numbers are
 /// derived from it.
 const BEGIN_MS: u64 = 1_800_000_000_000;
-/// The playlist keeps all segments of a file.
+/// The rules of the playlist. `list_size` is so large that the playlist keeps all segments of the
+/// file.
 const RULES: Rules = Rules {
     segment_ms: 2000,
     list_size: 10_000,
@@ -118,7 +119,8 @@ impl Stream {
             segmenter.unit(&timed);
         }
         segmenter.finish(true);
-        // A playlist without alternative renditions sets its own target duration.
+        // The playlists of renditions must have the same target duration, which the program
+        // chooses. Here there is only one playlist.
         segmenter.adopt(segmenter.window().wanted_target());
         for made in segmenter.take_made() {
             fs::write(folder.join(made.name), made.bytes)?;

@@ -52,5 +52,6 @@ pub const REQUEST_SPACING: Duration = Duration::from_millis(10);
 pub const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Minimum time without a change after which a live playlist is given up.
 pub const STALL_MIN: Duration = Duration::from_secs(10);
-/// A recording is pulled at its playback speed, as if it were live; segments are fetched this much ahead.
+/// A recording is pulled at its playback speed, as if it were live. Segments are fetched this long
+/// before their time has come.
 pub const AHEAD_MAX: Duration = Duration::from_secs(10);

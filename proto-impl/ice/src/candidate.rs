@@ -35,9 +35,9 @@ impl CandidateKind {
 /// The type of a TCP candidate (RFC 6544 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TcpType {
-    /// The owner opens the connection; the port is a placeholder (9).
+    /// The side with this candidate opens the connection; the port is a placeholder (9).
     Active,
-    /// The owner accepts the connection.
+    /// The side with this candidate accepts the connection.
     Passive,
     /// Both sides open the connection simultaneously.
     SimultaneousOpen,

@@ -84,7 +84,7 @@ impl Credentials {
         Self { ufrag: draw(&mut random, UFRAG_DRAWN), password: draw(&mut random, PASSWORD_DRAWN) }
     }
 
-    /// Draws credentials whose fragment begins with `tag`.
+    /// Draws credentials whose user name fragment begins with `tag`.
     #[must_use]
     pub fn tagged(seed: &Seed, tag: Tag) -> Self {
         let Self { ufrag, password } = Self::random(seed);

@@ -60,7 +60,7 @@ pub enum DropReason {
     Unknown,
     /// A STUN message without a known destination: malformed, or an answer or indication on an unknown path.
     Unaddressed,
-    /// A request for a fragment that no session uses.
+    /// A request for a user name fragment that no session uses.
     UnknownFragment,
     /// The path was not validated by any session.
     UnknownPath,
@@ -85,7 +85,7 @@ struct Host<K> {
 
 #[derive(Debug, Default)]
 struct Session {
-    /// The current fragment and, during a restart, the previous one.
+    /// The current user name fragment and, during a restart, the previous one.
     fragments: Vec<Box<[u8]>>,
     paths: Vec<Path>,
 }
@@ -122,9 +122,9 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         route.unwrap_or_else(Route::Drop)
     }
 
-    /// Routes requests for `ufrag` to `session`. During a restart, a session has two fragments; a third
-    /// replaces the oldest. Returns false and changes nothing if another session uses the fragment: the caller
-    /// must then draw other credentials.
+    /// Routes requests for the user name fragment `ufrag` to `session`. During a restart, a session
+    /// has two fragments; a third replaces the oldest. Returns false and changes nothing if another
+    /// session uses the fragment: the caller must then draw other credentials.
     pub fn insert(&mut self, ufrag: &str, session: K) -> bool {
         if let Some(owner) = self.fragments.get(ufrag.as_bytes()) {
             return *owner == session;
@@ -198,8 +198,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// Removes a session; late datagrams for this session are dropped. The cost depends only on the session's
-    /// own fragments and paths.
+    /// Removes a session; late datagrams for this session are dropped. The cost depends only on the
+    /// session's own user name fragments and paths.
     pub fn remove(&mut self, session: K) {
         let Some(of) = self.sessions.remove(&session) else { return };
         for ufrag in &of.fragments {
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(check(0, 1), Route::Rtp(0));
         assert_eq!(check(1, 2), Route::Rtp(1));
         assert_eq!(check(0, 3), Route::Rtp(0));
-        // Copying a fragment is not enough to claim a path.
+        // Copying a user name fragment is not enough to claim a path.
         assert_eq!(check(1, 2), Route::Rtp(0));
     }
 

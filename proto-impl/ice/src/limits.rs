@@ -23,7 +23,8 @@ pub const PROBE_TRIES: u32 = 5;
 /// Time between the first and the second request with which a lite agent checks a path on which media arrived; each
 /// further interval is twice as long. The check fails 3.1 s after its start.
 pub const PROBE_RTO: std::time::Duration = std::time::Duration::from_millis(100);
-/// Minimum time between the starts of two such checks of a lite agent.
+/// Minimum time between the starts of two checks of a lite agent, each of a path on which media
+/// arrived.
 pub const PROBE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(250);
 /// Maximum number of sessions per address that [`crate::Demux::next_of_host`] considers.
 pub const HOST_SESSIONS_MAX: usize = 16;

@@ -163,8 +163,8 @@ impl LiteAgent {
         }
     }
 
-    /// Sets the peer's credentials from its offer or answer. Before this call, requests are answered whatever
-    /// peer fragment they contain.
+    /// Sets the peer's credentials from its offer or answer. Before this call, requests are
+    /// answered whatever user name fragment of the peer they contain.
     pub fn set_remote(&mut self, now: Instant, credentials: Credentials) {
         self.current.remote = Some(credentials);
         if !self.connected {
@@ -172,9 +172,9 @@ impl LiteAgent {
         }
     }
 
-    /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9). The peer's fragment is
-    /// then unknown. Media stays on its path until the peer nominates one with the new credentials. `seed` must
-    /// differ from earlier ones.
+    /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9). The peer's
+    /// user name fragment is then unknown. Media stays on its path until the peer nominates one
+    /// with the new credentials. `seed` must differ from earlier ones.
     pub fn restart(&mut self, seed: &Seed) -> &Credentials {
         let current = Generation { local: self.config.credentials(seed), remote: None };
         let before = std::mem::replace(&mut self.current, current);
@@ -370,7 +370,8 @@ impl LiteAgent {
             return count(&mut self.stats.unauthenticated);
         }
         self.probes.end();
-        // The peer does not notice its new port, so for the peer this is still the path that it nominated.
+        // A peer behind a NAT does not notice its new port, so for the peer this is still the path
+        // that it nominated.
         let nominated = self.pairs.iter().any(|pair| pair.nominated && self.selected == Some(pair.path));
         let pair = self.pairs.iter_mut().find(|pair| pair.path == path);
         let Some(pair) = pair.filter(|_| message.class() == Class::Success) else {
@@ -461,9 +462,10 @@ impl LiteAgent {
         self.pairs.iter().filter(move |pair| !pair.is_unchecked && (pair.nominated || first_valid))
     }
 
-    /// Returns the path that replaces the selected one if the selected one stays silent, and the time of the
-    /// change. This is the most recently heard path, if it was heard in the second half of the silence. `None` if
-    /// all paths are silent: the peer is then gone, and no path is better.
+    /// Returns the path that replaces the selected one if the selected one stays silent for
+    /// [`PATH_SILENCE_MAX`], and the time of the change. This is the most recently heard path, if
+    /// it was heard in the second half of that time. `None` if all paths are silent: the peer is
+    /// then gone, and no path is better.
     fn takeover(&self) -> Option<(Instant, Path)> {
         let selected = self.selected?;
         let heard = self.pairs.iter().find(|pair| pair.path == selected)?.checked;

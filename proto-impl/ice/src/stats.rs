@@ -9,7 +9,7 @@ pub struct Stats {
     pub refused: u64,
     /// Datagrams that are not valid STUN messages, including a wrong FINGERPRINT.
     pub malformed: u64,
-    /// Requests for another user name.
+    /// Requests whose user name does not name this agent.
     pub unknown_user: u64,
     /// Messages without a valid MESSAGE-INTEGRITY.
     pub unauthenticated: u64,

@@ -36,9 +36,9 @@ const PACKET_BYTES_MAX: usize = 128;
 /// A caption channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
-    /// Channel of CEA-608: CC1 to CC4.
+    /// CEA-608 channel by its number, 1 to 4 (CC1 to CC4).
     Line21(u8),
-    /// Service of CEA-708: 1 to 63.
+    /// CEA-708 service by its number, 1 to 63.
     Service(u8),
 }
 
@@ -168,8 +168,9 @@ impl Channels {
         }
     }
 
-    /// Adds the channels in `cc_data` (A/53 part 4 table 6.10): a flag and a count, then three bytes for each
-    /// pair.
+    /// Adds the channels in `cc_data` (A/53 part 4 table 6.10). It starts with a byte that contains
+    /// process_cc_data_flag and the number of byte pairs. For each pair follow three bytes: a
+    /// header and the two bytes of the pair.
     fn note_data(&mut self, data: &[u8]) {
         let Some((&flags, rest)) = data.split_first() else { return };
         let is_processed = flags & 0x40 != 0;
@@ -308,8 +309,8 @@ impl Known {
         self.seen.or(announced).iter().map(|channel| (channel, language(channel))).collect()
     }
 
-    /// Returns the channels of both. The announced channels are those of `self`, or those of `other` if `self` has
-    /// none.
+    /// Returns the channels of `self` and `other`. The announced channels are those of `self`, or
+    /// those of `other` if `self` announces none.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         let own = if self.services == Services::NONE { &other.services } else { &self.services };
@@ -328,7 +329,7 @@ impl<'a> Unescaped<'a> {
         Self { bytes: bytes.iter(), zeros: 0 }
     }
 
-    /// Reads the type or the size of a message: the sum of any number of bytes 255 and one last byte below
+    /// Reads the type or the size of a message: the sum of its bytes, of which all but the last are
     /// 255 (§7.3.2.3.1).
     fn value(&mut self) -> Option<usize> {
         let mut value = 0_usize;
@@ -478,7 +479,8 @@ mod tests {
         assert_eq!(told(&[[0xfc, 0x94, 0x20]]), [Line21(1)]);
         assert_eq!(told(&[[0xfc, 0x1c, 0x20]]), [Line21(2)]);
         assert_eq!(told(&[[0xfd, 0x15, 0x20], [0xfd, 0x9d, 0x20]]), [Line21(3), Line21(4)]);
-        // Padding, invalid pairs, extended data of field 2, text without a preceding control code.
+        // None of these is a sign of a channel: padding, invalid pairs, extended data of field 2,
+        // text without a preceding control code.
         assert_eq!(
             told(&[[0xfc, 0x80, 0x80], [0xf8, 0x94, 0x20], [0xfd, 0x01, 0x83], [0xfc, 0xc8, 0xe9]]),
             []

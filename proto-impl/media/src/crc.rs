@@ -1,4 +1,4 @@
-//! The checksum of sections.
+//! The checksum at the end of MPEG-TS sections.
 
 /// Returns the CRC-32 of ISO/IEC 13818-1 annex A. Over a section that includes its checksum, the
 /// result is zero.

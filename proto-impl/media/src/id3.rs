@@ -11,8 +11,9 @@ const HEAD_BYTES: usize = 10;
 /// Code of the text encoding UTF-8 (§4).
 const UTF_8: u8 = 3;
 
-/// Returns a tag with one text. `name` is chosen by the sender (frame `TXXX`, §4.2.6), and players pass both to the
-/// web page. `None` if the tag would be longer than [`TAG_BYTES_MAX`], or if the name contains a zero character.
+/// Returns a tag with one text. `name` is chosen by the sender (frame `TXXX`, §4.2.6); players pass
+/// name and text to the web page. `None` if the tag would be longer than [`TAG_BYTES_MAX`], or if
+/// the name contains a zero character.
 #[must_use]
 pub fn text(name: &str, text: &str) -> Option<Bytes> {
     let frame = name.len().checked_add(text.len())?.checked_add(3)?;

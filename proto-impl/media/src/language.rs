@@ -19,8 +19,8 @@ pub fn tag(language: &str) -> &str {
     row.and_then(|(short, ..)| core::str::from_utf8(*short).ok()).unwrap_or(language)
 }
 
-/// Returns the terminological three-letter code of a tag: `de`, `de-AT` and `ger` become `deu`, `gsw` stays.
-/// `None` if there is none.
+/// Returns the terminological three-letter code of a tag: `de`, `de-AT` and `ger` become `deu`,
+/// `gsw` stays. `None` if the language has no three-letter code.
 #[must_use]
 pub fn three_letters(tag: &str) -> Option<[u8; 3]> {
     let primary = tag.split(['-', '_']).next()?.as_bytes();

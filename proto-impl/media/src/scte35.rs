@@ -189,7 +189,7 @@ fn inserted(id: u32, kind: Kind, duration: Option<u64>, is_timed: bool) -> Bytes
     // checksum.
     out.put_u16(0x3000 | length.saturating_add(17));
     out.put_slice(&[0; 7]);
-    // All tiers.
+    // A tier of 0xfff, which means that the section is for all receivers.
     out.put_u8(0xff);
     out.put_u16(0xf000 | length);
     out.put_u8(INSERT);
@@ -200,8 +200,9 @@ fn inserted(id: u32, kind: Kind, duration: Option<u64>, is_timed: bool) -> Bytes
     out.freeze()
 }
 
-/// Returns a copy of a section from a stream that was moved by `later_ms`. Also works if the section's times
-/// are encrypted. Bytes that are not a section are returned unchanged.
+/// Returns a copy of a section, for a stream whose timestamps have all been increased by
+/// `later_ms`. Also works if the section's times are encrypted. Bytes that are not a section are
+/// returned unchanged.
 #[must_use]
 pub fn moved_along(section: &Bytes, later_ms: i64) -> Bytes {
     let by = later_ms.saturating_mul(i64::from(TICKS_PER_SECOND / 1000)).cast_unsigned();

@@ -200,7 +200,7 @@ fn time(text: &str) -> Option<u64> {
     seconds.checked_mul(1000)?.checked_add(number(fraction, 3, 3)?)
 }
 
-/// A time as WebVTT has it, from milliseconds; hours have two digits or more.
+/// A time in milliseconds, written as in WebVTT. Hours have two digits or more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Time(pub u64);
 

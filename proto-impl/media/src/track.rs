@@ -266,7 +266,7 @@ impl Track {
         }
     }
 
-    /// True if the track replaces a kind of track that the stream lacks.
+    /// True if this server made the track because the publisher sends none of its kind.
     #[must_use]
     pub const fn is_stand_in(&self) -> bool {
         matches!(self.origin, Origin::StandIn { .. })

@@ -14,9 +14,9 @@ const REPORT_BYTES_MAX: usize = 256;
 /// Extensions, which are only used if both sides support them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Extensions {
-    /// Support for partial reliability (RFC 3758).
+    /// True if partial reliability is supported (RFC 3758).
     pub(crate) forward_tsn: bool,
-    /// Support for stream reset (RFC 6525).
+    /// True if the reset of streams is supported (RFC 6525).
     pub(crate) reset: bool,
 }
 

@@ -1,8 +1,8 @@
 //! RTP header extensions of a source's packets. An extension block is built once; only a few of its bytes
 //! change from packet to packet.
 //!
-//! A source that retransmits lost packets under the same sequence number and key must repeat their headers too,
-//! so its blocks carry only the section's mid.
+//! A source that retransmits lost packets under the same sequence number and key must repeat their
+//! headers unchanged, so its blocks carry only the section's mid, which does not change.
 
 use std::ops::Range;
 
@@ -75,7 +75,8 @@ pub(crate) struct Heads {
     delay: Option<PlayoutDelay>,
     /// Level of the audio; `None` to send no level.
     level: Option<AudioLevel>,
-    /// The delay was requested during the session, so it is sent with the first packet of each unit.
+    /// True if the delay was requested during the session; it is then sent with the first packet of
+    /// each unit.
     repeats_delay: bool,
     is_roomy: bool,
     /// True if some packets carry their capture time.

@@ -1,9 +1,10 @@
 //! Pacing of video: frames of normal size leave immediately, larger bursts are spread over time.
 //!
-//! A path that can carry a stream cannot necessarily carry a second of it at once: the backlog for a new
-//! viewer, or a large key frame, would overflow buffers on the path. Therefore everything beyond a tenth of a
-//! second of the stream (and beyond 64 KB) leaves at two and a half times the stream's rate, the factor that
-//! browsers use. Audio never waits, but counts; retransmissions wait like video.
+//! A path that can carry a stream cannot necessarily carry a second of it in one burst: the backlog
+//! for a new viewer, or a large key frame, would overflow buffers on the path. Therefore everything
+//! beyond a tenth of a second of the stream (and beyond 64 KB) leaves at two and a half times the
+//! stream's rate, the factor that browsers use. Audio never waits, but its bytes count towards the
+//! pace. Retransmissions wait like video.
 //!
 //! While the path limits the sending rate, the pace is the rate of the path, and a burst is a few packets:
 //! packets should wait here, where they can still be dropped, rather than in a queue on the path.
@@ -50,7 +51,7 @@ pub(crate) struct Pacer {
     rate: Option<u64>,
     /// Bytes in the current measurement.
     measured: u64,
-    /// The stream's times at the start of the measurement and at the latest packet.
+    /// Times at which media was sampled: at the start of the measurement, and the latest one.
     since: Option<(Instant, Instant)>,
     /// True while video is paused until the level is low enough.
     pausing: bool,
@@ -59,7 +60,7 @@ pub(crate) struct Pacer {
     /// Rate of the current probe, in bytes per second; `None` without one. Waiting packets use the rate
     /// first, then padding.
     probe: Option<u64>,
-    /// Packets leave at least in pairs.
+    /// True if packets leave at least in pairs.
     pairs: bool,
 }
 
@@ -286,8 +287,8 @@ mod tests {
         assert_eq!(pacer.pace(), PACE_FIRST, "it is a bound and no order");
     }
 
-    /// Sends as much as allowed for `ms` milliseconds. Returns the number of packets in each run that left at
-    /// once.
+    /// Sends as much as allowed once per millisecond, for `ms` milliseconds. Returns the number of
+    /// packets of each millisecond in which any left.
     fn runs(pacer: &mut Pacer, from: Instant, ms: u64) -> Vec<u64> {
         let run = |pacer: &mut Pacer, now| (0..100).take_while(|_| leaves(pacer, now)).count() as u64;
         (0..ms)

@@ -26,7 +26,7 @@ impl Run {
         u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(PORTION)
     }
 
-    /// Bytes still to be sent to reach the wanted amount; 0 if fewer than a portion.
+    /// Bytes still to be sent to reach the wanted amount; 0 if they are fewer than [`PORTION`].
     fn due(&self, now: Instant) -> u64 {
         let missing = self.wanted(now).saturating_sub(self.sent);
         if missing < PORTION { 0 } else { missing }

@@ -52,13 +52,13 @@ struct Source {
     clock: ClockMapping,
     /// Index of the source's format in the section, and its depacketizer.
     format: Option<(usize, Depacketizer)>,
-    /// The packets directly before the next one are lost for good.
+    /// True if the packets directly before the next one are lost for good.
     gap: bool,
-    /// The source has sent media, not only padding.
+    /// True if the source has sent media, not only padding.
     spoke: bool,
     /// Video only: estimates the queue on the path from the arrival times of frames.
     queue: QueueDelay,
-    /// Video only: nothing can be decoded before a key frame.
+    /// Video only: true if nothing can be decoded before a key frame.
     needs_key_frame: bool,
     /// Audio only: timestamp of the last frame, so that redundant copies of it are skipped.
     last_frame: Option<u32>,

@@ -31,7 +31,7 @@ pub(crate) struct Redundancy {
     payload_type: PayloadType,
     of: PayloadType,
     blocks: usize,
-    /// Number of reports until the redundancy is reduced.
+    /// Number of reports of a lower loss until the redundancy is reduced.
     keeps: u8,
 }
 

@@ -47,7 +47,8 @@ use head::Head;
 use joined::Joined;
 use tail::Tail;
 
-/// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it, the oldest are dropped.
+/// Maximum number of packet ranges queued for a peer. Consecutive units share a range, so this is a
+/// second of frames at least. Beyond it, the oldest are dropped.
 const WAITING_MAX: usize = 64;
 /// Maximum number of packet requests (NACK) waiting for the next drain; our own receiver never requests more.
 const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
@@ -60,7 +61,7 @@ const CAPTURE_TIME_INTERVAL: Duration = Duration::from_secs(1);
 /// per estimated round trip. The second copy follows a little later, because losses come in bursts.
 const LOSS_OF_ECHOES: u16 = 150;
 const ECHO_AFTER: Duration = Duration::from_millis(15);
-/// Maximum number of waiting second copies.
+/// Maximum number of retransmissions whose second copy is still due.
 const ECHOES_MAX: usize = 256;
 /// Number of recent packets that a probe sends again.
 const PADDING_PACKETS: u32 = 8;
@@ -274,7 +275,7 @@ struct Agreed {
     clock_rate: u32,
     rtx_payload_type: Option<PayloadType>,
     payload_bytes_max: usize,
-    /// The peer may request retransmissions.
+    /// True if the peer may request retransmissions.
     nack: bool,
     is_video: bool,
 }
@@ -399,7 +400,8 @@ impl Sender {
         [Some(self.agreed.source.ssrc), self.agreed.source.rtx].into_iter().flatten().map(Ssrc)
     }
 
-    /// Starts behind the live edge of the track. `edge` is the track's timestamp of the live edge now.
+    /// Starts with a unit that is older than the live edge of the track. `edge` is the track's
+    /// timestamp of the live edge now.
     pub(crate) fn begin_behind(&mut self, now: Instant, edge: u32) {
         self.clock.catch_up = Some(Box::new(CatchUp::new(now, edge, self.agreed.clock_rate)));
     }

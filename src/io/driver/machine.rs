@@ -39,7 +39,8 @@ pub(in crate::io) trait Machine {
     /// True if no bytes are wanted because a decision about the peer is pending. If the peer leaves, the decision is no
     /// longer needed.
     fn waits_for_verdict(&self, id: ConnId) -> bool;
-    /// Drains the sessions, before writes and outputs are polled.
+    /// Lets every session that has handled input or a deadline produce its output. Called before
+    /// the driver asks for writes and actions.
     fn finish_turn(&mut self);
     /// Returns the next of the sessions selected by `who` that has output and whose connection may accept it.
     fn next_write(&mut self, who: Writers) -> Option<(ConnId, Way)>;
@@ -93,7 +94,7 @@ pub(in crate::io) enum Output {
     /// The peer is authenticated.
     Authenticated {
         conn: ConnId,
-        /// True if the peer was granted to publish.
+        /// True if the peer publishes; some connections are reserved for publishers.
         publishes: bool,
     },
     /// Take the connection out of the driver, to be handed over to another worker ([`super::Driver::take_moved`]).

@@ -66,11 +66,12 @@ struct HeldUp {
     woke: Instant,
     /// Number of turns for which deadlines may still be delayed; 0 if they are not delayed.
     turns: u32,
-    /// Time for which deadlines are delayed even if nothing is left to read.
+    /// True until the first turn after the process was held up: deadlines are delayed in that turn
+    /// in any case.
     is_first: bool,
-    /// End of the current delay of `settle`.
+    /// Time for which deadlines are delayed even if nothing is left to read.
     settle: Duration,
-    /// End of the time `settle`.
+    /// End of the current delay by `settle`; `None` if the process was never held up.
     until: Option<Instant>,
 }
 

@@ -133,7 +133,8 @@ mod tests {
         put(&root, "s1.ts", "old and long").unwrap();
         put(&root, "s1.ts", "new").unwrap();
         assert_eq!(fs::read(root.join("live/streams/s1.ts")).unwrap(), b"new");
-        // A torn leftover of a crash is replaced; a link in its place is refused.
+        // An incomplete file that a crash has left is replaced. A link with the name of such a file
+        // is refused.
         fs::write(root.join("live/streams/.s1.ts.tmp_archive"), "torn and longer than what comes").unwrap();
         put(&root, "s1.ts", "more").unwrap();
         assert_eq!(

@@ -764,8 +764,8 @@ mod tests {
         // After a restart of the server, the expired folder is removed.
         assert_eq!(put((&root, &Ledger::default()), "new", "3.ts", b"x"), Ok(3));
         assert!(!old.exists());
-        // While there are no other streams, the folder is removed after the time given by streams of this run, or
-        // after a day if there were none.
+        // Without jobs of other streams, a folder expires after the time that jobs have given since
+        // the server was started, or after [`LONGEST`] if there were none.
         for (ledger, keep) in [(Ledger::default(), LONGEST), (ledger, KEEP)] {
             put((&root, &Ledger::default()), "old", "1.ts", b"x").unwrap();
             let sweep = DvrWork::Sweep { apps: ["none", "live"].map(str::to_owned).to_vec() };

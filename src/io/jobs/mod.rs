@@ -203,7 +203,8 @@ impl Jobs {
         Ok(Self(Arc::new(Handle { loads, dispatcher, policy })))
     }
 
-    /// Submits a job. Its answer is delivered later. If the class is full, the answer (busy) is returned at once.
+    /// Submits a job. Its answer is delivered later. If the class is full, the answer (busy) is
+    /// returned immediately.
     pub(super) fn submit(&self, asker: Asker, job: Job) -> Option<JobDone> {
         let (class, bytes, payer) = (job.work.class(), job.work.bytes(), job.payer());
         let Some(load) = self.0.loads.get(&class) else { return Some(busy(job.id)) };

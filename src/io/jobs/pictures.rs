@@ -41,7 +41,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Path of the running program, which works even if its file was replaced or removed.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// The processes.
+/// The processes that make pictures of key frames.
 #[derive(Debug)]
 pub(super) struct Pictures {
     places: Arc<[Mutex<Place>]>,

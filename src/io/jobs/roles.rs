@@ -99,7 +99,7 @@ impl Roles {
 }
 
 impl Source {
-    /// Selects the source in the same way as Amazon's own libraries.
+    /// Selects the service that issues the credentials, in the same way as Amazon's own libraries.
     fn of(environment: &[(String, String)]) -> Result<Self, String> {
         let find = |name: &str| {
             let found = environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());

@@ -16,7 +16,7 @@ use crate::bench::{Floor, FloorOptions, FloorReport, Histogram, Reader};
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Number of bytes of one read.
 const READ_BYTES: usize = 256 * 1024;
-/// Maximum time for which a reader sleeps, so that it notices the end.
+/// Maximum time for which a reader sleeps, so that it notices the end of the measurement.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// Measures with a reader that never sleeps, if there is a core for it, and with a reader that sleeps. Ends early if

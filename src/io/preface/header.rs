@@ -218,8 +218,8 @@ mod tests {
     }
 
     proptest! {
-        /// Arbitrary bytes, and valid headers with any damage, do no harm. The verdict does not depend on the bytes
-        /// after the header.
+        /// Arbitrary bytes, and valid headers with any damage, do no harm. The result does not
+        /// depend on the bytes after the header.
         #[test]
         fn r_20_bytes_do_no_harm(which in 0usize..11, damage in prop::collection::vec((0usize..60, any::<u8>()), 0..4),
                                  more in prop::collection::vec(any::<u8>(), 0..300)) {

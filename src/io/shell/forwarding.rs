@@ -14,11 +14,12 @@ use crate::types::WorkerId;
 
 /// Maximum bytes of datagrams of validated paths that wait for one worker. A socket's buffer has a similar size.
 const PATHS_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Maximum bytes of other datagrams that wait for one worker.
+/// Maximum bytes of datagrams that wait for one worker and do not come from a validated path:
+/// anybody can send them.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
 /// Number of bytes that a datagram counts in addition to its content.
 const ENTRY_BYTES: usize = size_of::<Entry>();
-/// If at least this many bytes are gathered, they are posted at once.
+/// If at least this many bytes are gathered, they are posted before the ports are read further.
 const MAIL_BYTES: usize = 64 * 1024;
 
 /// The number of bytes that wait for a worker.
@@ -46,7 +47,7 @@ impl Lane {
     }
 }
 
-/// A datagram of a mail.
+/// A datagram in a message to another worker.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     port: &'static Port,

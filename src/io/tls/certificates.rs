@@ -190,7 +190,7 @@ impl CertificateFiles {
             })
     }
 
-    /// Completes a replacement that was stored but that the disk refused to put in place.
+    /// Puts stored files in place after an earlier attempt that the disk refused.
     fn finish(&self) {
         let mut is_behind = behind();
         if !*is_behind {
@@ -420,8 +420,8 @@ mod tests {
         assert!(files.load().unwrap_err().to_string().contains("fullchain.pem"));
     }
 
-    /// Runs `packaging/certificates/deploy.sh`. It is killed when it begins its command number `cut`. Returns false if
-    /// it completed before that.
+    /// Runs `packaging/certificates/deploy.sh`, and kills it when it begins command number `cut`.
+    /// Returns false if the script completed before that.
     fn deploy(home: &Path, bin: &Path, pair: [&Path; 2], cut: usize) -> bool {
         let count = bin.join("count");
         fs::write(&count, "0\n").unwrap();

@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(server.bytes[..], hex("b67b7d690cc16c4e75e54213cb2d37b4e9c912bcded9105d42befd59d391ad38"));
         assert_eq!(expand(&server, b"key", &[], 16), hex("3fce516009c21727d0f2e4e86ee403bc"));
         assert_eq!(expand(&server, b"iv", &[], 12), hex("5d313eb2671276ee13000b30"));
-        // The prefix of DTLS gives other keys.
+        // With the label prefix of DTLS, the keys differ from those of TLS.
         let mut other = vec![0; 16];
         server.expand(PREFIX, b"key", &[], &mut other).unwrap();
         assert_ne!(other, hex("3fce516009c21727d0f2e4e86ee403bc"));

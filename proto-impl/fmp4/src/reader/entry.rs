@@ -102,8 +102,8 @@ fn audio(kind: FourCc, body: &Bytes, stsd_version: u8) -> Result<Option<Entry>, 
         b"Opus" => CodecConfig::Opus(opus::Config::of_dops(&required(&boxes, b"dOps", "dOps")?)?),
         // Encapsulation of FLAC in ISO Base Media File Format §3.3.
         b"fLaC" => CodecConfig::Flac(flac::Config::of_dfla(&required(&boxes, b"dfLa", "dfLa")?)?),
-        // ETSI TS 102 366 §F.2 and §F.5. The boxes are not read, because every syncframe repeats their
-        // contents.
+        // ETSI TS 102 366 §F.2 and §F.5. The boxes with the parameters (`dac3`, `dec3`) are not
+        // read, because every syncframe repeats their contents.
         b"ac-3" => CodecConfig::Ac3(ac3::Config),
         b"ec-3" => CodecConfig::Eac3(ac3::Config),
         b".mp3" => CodecConfig::Mp3(mp3_of(sound)?),

@@ -1,7 +1,7 @@
 //! Reads a file as its bytes arrive.
 //!
 //! ```text
-//! 1. moov          -> Event::Tracks; again, new tracks
+//! 1. moov          -> Event::Tracks (each further moov has new tracks)
 //! 2. moof, mdat    -> Event::Sample, in the order of the file
 //!    or mdat alone -> Event::Sample, by the tables of the moov
 //! ```

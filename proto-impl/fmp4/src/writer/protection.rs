@@ -13,7 +13,7 @@ use media::TrackKind;
 pub const SUBSAMPLES_MAX: usize = 42;
 /// Version 1.0 of the scheme (ISO/IEC 23001-7 §4.1).
 const VERSION: u32 = 0x0001_0000;
-/// Number of protected and clear blocks in the pattern for video (§10.4).
+/// Pattern for video: 1 protected block, then 9 clear ones, each number in four bits (§10.4).
 const VIDEO_PATTERN: u8 = 0x19;
 /// Flag of `senc`: the box contains subsamples (§7.2.2).
 const HAS_SUBSAMPLES: u32 = 2;

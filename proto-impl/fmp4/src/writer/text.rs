@@ -13,7 +13,7 @@ use crate::Error;
 
 /// The only track of a file of cues.
 const TRACK: u32 = 1;
-/// Maximum number of cues that are shown at once; further ones are left out.
+/// Maximum number of cues that are shown at the same time; further ones are left out.
 const AT_ONCE_MAX: usize = 16;
 /// Maximum number of bytes of cues in the samples of a segment; further ones are left out. A sample repeats the cues
 /// that are still shown, so that few cues can make many bytes.

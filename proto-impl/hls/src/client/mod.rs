@@ -36,7 +36,8 @@ use track::Track;
 pub struct Config {
     /// Maximum bandwidth of a variant, in bits per second. If all variants exceed it, the lowest is taken.
     pub bandwidth_max: Option<u64>,
-    /// A recording is pulled at its playback speed; segments are fetched this much ahead.
+    /// Recordings are pulled at playback speed. Segments are fetched this long before their time
+    /// has come.
     pub ahead: Duration,
 }
 

@@ -232,7 +232,7 @@ fn a_variant_that_dies_is_left_where_it_was() {
     origin.run(Duration::from_millis(4900));
     assert!(origin.media().starts_with("[10][11][12][13][14][15]"), "{}", origin.media());
     assert_eq!((origin.discontinuities(), origin.ended()), (1, None));
-    // The other variant fails, too.
+    // The variant to which the client has changed fails, too.
     origin.put("middle", "!410");
     origin.run(secs(10));
     assert_eq!(
@@ -295,7 +295,7 @@ fn a_bandwidth_that_is_not_to_be_exceeded_holds_for_what_is_fallen_back_to() {
 
 #[test]
 fn aes_128_is_opened_and_sample_aes_is_refused() {
-    // The bytes 0 to 19, with key and vector of zeros.
+    // The bytes 0 to 19, encrypted with a key and an initialization vector of zeros.
     let sealed = crate::decrypt::SEALED;
     let text = "#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:1,\na\n#EXT-X-ENDLIST\n";
     let mut origin = pulls(&[(URL, text)]);

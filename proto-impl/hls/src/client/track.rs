@@ -56,7 +56,7 @@ pub(super) struct Track {
     pub(super) progress: Duration,
     /// Position at which a recording continues after a change to another variant.
     pub(super) resume: Duration,
-    /// True if the first playlist read was already complete.
+    /// True if the first playlist read already had its end: the stream is a recording.
     pub(super) recorded: bool,
     listing: Option<Listing>,
 }

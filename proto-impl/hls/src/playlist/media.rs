@@ -130,7 +130,8 @@ impl MediaPlaylist {
         let skipped = self.segments.len().saturating_sub(near);
         let mut low_latency = self.low_latency.clone();
         let mut segments = self.segments.get(skipped..)?.to_vec();
-        // A delta update repeats all date ranges (§4.4.5.2).
+        // A delta update must contain all date ranges, so those of the omitted segments are added
+        // to it (§4.4.5.2).
         let ranges = self.segments.iter().take(skipped).flat_map(|segment| segment.date_ranges.clone());
         let mut ranges: Vec<DateRange> = ranges.collect();
         let first = segments.first_mut().or_else(|| low_latency.as_mut().map(|low| &mut low.open));

@@ -270,8 +270,8 @@ impl Cues {
         }
     }
 
-    /// An id that no known range has. Event ids are reused, so the id also contains the splice time. It is the
-    /// same in all playlists of a stream.
+    /// Returns an id that no known range has. Event ids are reused, so the returned id also
+    /// contains the splice time. All playlists of a stream have the same ids.
     fn new_id(&self, cue: &Cue, event: &Event) -> String {
         let mut id = format!("{}-{}", event.id, cue.at_ms);
         let mut number = 1_u32;
@@ -303,7 +303,8 @@ impl Cues {
         gone.into_iter().filter(lasts).map(|tag| DateRange { parts_before: 0, ..tag }).collect()
     }
 
-    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown.
+    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown, because
+    /// dates that players know must not change.
     pub(super) fn move_dates(&mut self, by_ms: i64) {
         for known in &mut self.known {
             known.start_ms = known.start_ms.saturating_add(by_ms);
@@ -391,7 +392,7 @@ mod tests {
         Window::new(&rules, 3, Start { number: 1, discontinuities: 0 })
     }
 
-    /// Frames up to a time, 500 ms apart, key frames every two seconds.
+    /// Passes frames to the window, one every 500 ms, with a key frame every two seconds.
     fn run(window: &mut Window, from_ms: i64, until_ms: i64) {
         for dts_ms in (from_ms..until_ms).step_by(500) {
             let begins = dts_ms % 2000 == 0;
@@ -644,7 +645,7 @@ mod tests {
         run(&mut window, 0, 2500);
         assert!(window.cue_behind(&cue(1, Kind::Out, 2500, None), 3));
         run(&mut window, 2500, 4500);
-        // The parts are no longer listed, but the tag still is.
+        // The parts of the growing segment are no longer listed, but its tag still is.
         assert!(window.playlist().to_string().contains("ID=\"1-2500\""));
         let low = LowLatency { skip_until: Some(Duration::from_secs(1)), ..LowLatency::default() };
         let delta = MediaPlaylist { low_latency: Some(Box::new(low)), ..window.playlist().clone() }.delta();

@@ -99,9 +99,9 @@ impl Dates {
         Self::default()
     }
 
-    /// Records the arrival of a unit; `epoch` is that of its tracks. Returns the milliseconds to add to all
-    /// dates so far. This is only nonzero until a playlist is shown: a unit that arrives before its date, as in
-    /// a burst, then shows that all dates are too late.
+    /// Records the arrival of a unit; `epoch` is that of its tracks. Returns the milliseconds to
+    /// add to all dates so far: if a unit arrives before its date, as in a burst, all dates are too
+    /// late. The result is zero once a playlist has been shown.
     pub fn note(&mut self, unit: Arrival, epoch: u32) -> i64 {
         let Some(date_ms) = self.today_ms(unit.at) else {
             self.reading = Some((unit.at, unit.wall_ms));
@@ -187,7 +187,8 @@ impl Dates {
         dts_ms.saturating_add(self.offset(dts_ms).media_ms)
     }
 
-    /// Records that a playlist has been shown. Its dates are not corrected any more.
+    /// Records that a playlist has been shown. From now on, the dates of media already received do
+    /// not change.
     pub fn settle(&mut self) {
         self.shown.get_or_insert(self.now);
     }

@@ -72,8 +72,8 @@ impl<U> Lineup<U> {
         self.lanes.clear();
     }
 
-    /// Records a unit of `bytes` bytes. Returns true if it passes at once; otherwise `unit` is kept until
-    /// [`Self::pop`] returns it.
+    /// Records a unit of `bytes` bytes. Returns true if the unit does not have to wait; otherwise
+    /// `unit` is kept until [`Self::pop`] returns it.
     pub fn passes(&mut self, track: TrackId, dts_ms: i64, bytes: usize, unit: impl FnOnce() -> U) -> bool {
         self.note(track, dts_ms);
         if self.waiting.is_empty() && self.lag_ms() <= APART_MS {

@@ -60,7 +60,7 @@ impl Suffix {
 pub struct Names {
     /// Prefix of all names.
     pub base: String,
-    /// Suffix of the names of segments.
+    /// File extension of segments, without its dot.
     pub ending: &'static str,
     /// If set, the numbers in names start at 1 with this segment. Numbers in DASH manifests have to be small,
     /// because ffmpeg uses the first one as an index into the timeline.

@@ -106,7 +106,7 @@ impl TsSegmenter {
         &self.window
     }
 
-    /// The window, for the owner of several renditions, which sets their values.
+    /// The window, to set values that must be the same for several renditions.
     #[must_use]
     pub const fn window_mut(&mut self) -> &mut Window {
         &mut self.window
@@ -127,7 +127,8 @@ impl TsSegmenter {
         self.window.ends_before(&self.unit_of(timed), self.bytes.len()).map(|end| end.at_ms)
     }
 
-    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown.
+    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown, because
+    /// dates that players know must not change.
     pub fn move_dates(&mut self, by_ms: i64) {
         self.window.move_dates(by_ms);
     }

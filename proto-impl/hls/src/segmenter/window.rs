@@ -232,7 +232,8 @@ impl Window {
         self.numbers.cut > 0
     }
 
-    /// The first numbers for a second playlist that begins, in parallel, with this one's next segment.
+    /// The numbers with which a second playlist starts if its first segment is made in parallel
+    /// with this one's next segment.
     #[must_use]
     pub fn start_beside(&self) -> Start {
         let shown = self.playlist.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
@@ -240,7 +241,7 @@ impl Window {
         Start { number: self.number(), discontinuities }
     }
 
-    /// Sets the first numbers. Does nothing once a segment has ended.
+    /// Sets the numbers with which the playlist starts. Does nothing once a segment has ended.
     pub const fn begin_at(&mut self, start: Start) {
         if self.numbers.cut == 0 {
             self.numbers.first = start.number;
@@ -445,7 +446,8 @@ impl Window {
         self.cues.take(cue, parts, &mut self.playlist.segments)
     }
 
-    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown.
+    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown, because
+    /// dates that players know must not change.
     pub(super) fn move_dates(&mut self, by_ms: i64) {
         let open = self.open.as_mut().map(|open| &mut open.date_ms);
         let ranges = self.playlist.segments.iter_mut().flat_map(|one| &mut one.date_ranges);

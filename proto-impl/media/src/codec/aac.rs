@@ -201,7 +201,8 @@ mod tests {
             assert_eq!(Adts::read(&config.adts(size).unwrap()).unwrap().frame_bytes, size + 7);
         }
         assert_eq!(config.adts(8185), None);
-        // The header of HE-AAC describes its core. Other object types cannot be written.
+        // The ADTS header of HE-AAC describes its AAC LC core. ADTS cannot express other object
+        // types.
         let he = Config::read(Bytes::from_static(&[0x2b, 0x11, 0x88])).unwrap();
         assert_eq!(Adts::read(&he.adts(10).unwrap()).unwrap().sample_rate, 24_000);
         let eld = Config::read(Bytes::from_static(&[0xf8, 0xe6, 0x40])).unwrap();

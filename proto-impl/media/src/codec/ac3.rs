@@ -15,7 +15,7 @@ const BSID_AC3_MAX: u32 = 10;
 const BSID_MAX: u32 = 16;
 /// Sample rates in Hz by fscod (table 4.1).
 const SAMPLE_RATES: [u32; 3] = [48_000, 44_100, 32_000];
-/// Bit rates in kbit/s by half of frmsizecod (table 4.13).
+/// Bit rates in kbit/s, indexed by frmsizecod / 2 (table 4.13).
 const BITRATES: [u32; 19] =
     [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640];
 /// Numbers of audio blocks by numblkscod (table E.1.4).
@@ -102,7 +102,7 @@ impl Syncframe {
 
 /// Numbers of channels by acmod, without the low-frequency channel (table 4.3).
 const CHANNELS: [u8; 8] = [2, 1, 2, 3, 3, 4, 4, 5];
-/// Maximum number of dependent substreams of the described program.
+/// Maximum number of dependent substreams counted, because num_dep_sub has four bits.
 const DEPENDENTS_MAX: u8 = 15;
 
 /// Description of a track in an MP4 file, from its first unit.

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn timing_and_decoder_model_are_passed_over() {
-        // Two operating points with everything that can be present; 16 x 16.
+        // Two operating points, with every optional field present. The picture is 16 x 16.
         let mut bits = String::from("000" /* profile */) + "0" /* still */ + "0" /* reduced */ + "1" /* timing */;
         bits += &"0".repeat(64);
         bits += "1010" /* equal interval, uvlc 1 */;
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn m_20_a_monstrous_size_is_no_size() {
-        // reduced, 16 bits each, 65 536 x 65 536.
+        // reduced_still_picture_header is set. Width and height have 16 bits each: 65 536 x 65 536.
         let huge = [0b0001_1000, 0b0011_1111, 0b1111_1111, 0xff, 0xff, 0xff, 0xff];
         assert_eq!(picture_size(&huge), Err(Error::Invalid("frame size")));
         assert!(picture_size(&[]).is_err());

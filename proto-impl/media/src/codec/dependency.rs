@@ -75,7 +75,8 @@ impl Dependency {
         self.replaces & !BESIDE == 0 && self.refers & self.replaces & BESIDE == 0
     }
 
-    /// Temporal layer, if the bitstream contains one: pictures of lower layers do not refer to this one.
+    /// Temporal layer, or 0 if the bitstream does not state it. Pictures of lower layers do not
+    /// refer to this picture.
     #[must_use]
     pub const fn layer(self) -> u8 {
         self.layer

@@ -41,7 +41,8 @@ pub(super) const PROFILES_WITH_CHROMA: [u8; 13] =
 const PROFILE_BASELINE: u8 = 66;
 /// Value of aspect_ratio_idc that is followed by an explicit width and height.
 const SAMPLE_ASPECT_EXTENDED: u32 = 255;
-/// Largest max_num_reorder_frames: the size of the decoded picture buffer (H.264 §A.3.1).
+/// Largest max_num_reorder_frames, because the decoded picture buffer has at most 16 frames (H.264
+/// §A.3.1).
 const REORDER_MAX: u32 = 16;
 
 /// A validated AVCDecoderConfigurationRecord.
@@ -150,8 +151,8 @@ pub fn begins_picture(nal: &[u8]) -> bool {
     is_picture(nal) && nal.get(1).is_some_and(|byte| byte & 0x80 != 0)
 }
 
-/// True if a SEI NAL unit contains a recovery point (§D.2.8). Decoding can start there; the picture is correct at once
-/// or a little later.
+/// True if a SEI NAL unit contains a recovery point (§D.2.8). Decoding can start at this picture.
+/// The output is correct from this picture on, or from one a few pictures later.
 #[must_use]
 pub fn is_recovery_point(sei: &[u8]) -> bool {
     let body = sei.get(1..).unwrap_or_default();

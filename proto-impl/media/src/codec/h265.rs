@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn pictures_are_told_from_the_rest() {
-        // TRAIL_R, IDR_W_RADL, CRA_NUT, SPS, SEI.
+        // The nal_unit_types below, in order: TRAIL_R, IDR_W_RADL, CRA_NUT, SPS, SEI.
         let of = |kind: u8| [kind << 1, 1];
         assert!(is_picture(&of(1)) && is_picture(&of(19)) && is_picture(&of(21)));
         assert!(!is_picture(&of(33)) && !is_picture(&of(39)) && !is_picture(&[]));

@@ -289,7 +289,7 @@ mod tests {
         assert_eq!((config.object_type, config.sample_rate, config.channel_configuration), (2, 48_000, 2));
         assert_eq!(config.record, [0x11, 0x90][..]);
         assert_eq!(reader.read(&same), Ok(vec![Bytes::from_static(b"next")]));
-        // Other data and a CRC announced.
+        // A mux that announces other data and a CRC.
         let other = frame(mux().put(1, 1).put(1, 1).put(8, 0).put(1, 0).put(8, 0).put(1, 1).put(8, 7), b"x")
             .element();
         assert_eq!(reader.read(&other), Ok(vec![Bytes::from_static(b"x")]));
@@ -320,7 +320,7 @@ mod tests {
         for end in 0..4 {
             assert!(Reader::of_config(&described[..end]).is_err(), "{end}");
         }
-        // The same, with SBR and PS signalled at the end of the AudioSpecificConfig.
+        // An AudioSpecificConfig of AAC LC that signals SBR and PS at its end.
         let bits =
             Bits::default().put(15, 0x2000).put(16, 0x1190).put(11, SYNC_SBR).put(5, 5).put(1, 1).put(4, 3);
         let bits = bits.put(11, SYNC_PS).put(1, 1).put(3, 0).put(8, 0xff).put(2, 0);
@@ -334,7 +334,7 @@ mod tests {
             assert!(Reader::new().read(&whole[..end]).is_err(), "{end}");
         }
         assert!(element_bytes(&[0x56, 0xe0]).is_err() && element_bytes(&[0x47, 0, 0]).is_err());
-        // Several programs; ELD.
+        // Not supported: several programs in one mux, and AAC ELD.
         let programs =
             Bits::default().put(2, 0).put(1, 1).put(6, 0).put(4, 1).put(30, 0).put(30, 0).element();
         assert!(Reader::new().read(&programs).is_err());

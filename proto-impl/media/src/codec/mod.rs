@@ -27,7 +27,7 @@ pub const CONFIG_BYTES_MAX: usize = 64 * 1024;
 /// Largest plausible width or height.
 const DIMENSION_MAX: u32 = 16_384;
 
-/// Empty record of codecs that have no record.
+/// Empty bytes, returned as the record of codecs that have none.
 static NO_RECORD: Bytes = Bytes::new();
 
 /// An audio or video codec.

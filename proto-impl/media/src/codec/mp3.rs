@@ -69,7 +69,8 @@ impl Header {
         let channels = if (header >> 6) & 3 == MODE_MONO { 1 } else { 2 };
         let (bitrates, samples) = if halvings == 0 { (BITRATES_1, 1152) } else { (BITRATES_2, 576) };
         let bitrate = bitrates.get(index(12, 0xf)).ok_or(Error::Invalid("bitrate_index"))?;
-        // ISO/IEC 11172-3 §2.4.3.1: eight bits a byte, and a slot of padding.
+        // The length of a frame (ISO/IEC 11172-3 §2.4.3.1): samples / 8 * bit rate / sample rate,
+        // and one byte more if padding_bit is set.
         let slots = samples / 8 * bitrate * 1000 / sample_rate + ((header >> 9) & 1);
         let frame_bytes = usize::try_from(slots).ok().filter(|_| *bitrate > 0);
         Ok(Self { config: Config { sample_rate, channels }, frame_bytes, samples })

@@ -77,8 +77,8 @@ const VORBIS_MAPPINGS: [&[u8]; 8] = [
 pub const SAMPLE_RATE: u32 = 48_000;
 
 impl Config {
-    /// Creates a header for this number of channels: with mapping family 0 for one or two channels, in the order of
-    /// Vorbis for up to eight.
+    /// Creates a header for this number of channels. Up to two channels use mapping family 0. Three
+    /// to eight use family 1, in the channel order of Vorbis.
     pub fn of_channels(channels: u8) -> Result<Self, Error> {
         let index = usize::from(channels).checked_sub(1).ok_or(Error::Invalid("channel count"))?;
         let tables = VORBIS_STREAMS.get(index).zip(VORBIS_MAPPINGS.get(index));
@@ -161,7 +161,7 @@ pub fn packet_samples(packet: &[u8]) -> Option<u32> {
 /// The control header before a packet in a transport stream.
 ///
 /// ```text
-/// 0x3ff(11) | start_trim(1) | end_trim(1) | extension(1) | 0(2) | au_size(8 each, 255 goes on) | trims(16 each) | ...
+/// 0x3ff(11) | start_trim(1) | end_trim(1) | extension(1) | 0(2) | au_size(8, and 8 more after each 255) | trims(16 each) | ...
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
@@ -218,7 +218,8 @@ impl Control {
 
 /// control_header_prefix.
 const CONTROL_PREFIX: u16 = 0x3ff;
-/// Maximum size of a packet in bytes: more than 120 ms of 255 channels at their highest rate take.
+/// Maximum size of a packet in bytes. No valid packet is larger: 120 ms of 255 channels at the
+/// highest bit rate fit.
 const PACKET_BYTES_MAX: usize = 1024 * 1024;
 
 #[cfg(test)]

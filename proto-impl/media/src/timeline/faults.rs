@@ -98,7 +98,7 @@ impl FaultCounts {
         ClockFault::ALL.into_iter().zip(self.0)
     }
 
-    /// Faults of all kinds.
+    /// Number of faults of all kinds together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))

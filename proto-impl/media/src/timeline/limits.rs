@@ -37,7 +37,7 @@ pub(super) struct Limits {
     pub(super) fresh: i64,
     /// If timestamps stay equal for longer than this, the clock is assumed to stand still.
     pub(super) frozen: i64,
-    /// Maximum time from the arrival of a unit until it is known to be complete.
+    /// Maximum time for which a unit is held back after its arrival until its end is known.
     pub(super) held: i64,
     /// Length of a measurement window.
     pub(super) window: i64,
@@ -50,7 +50,8 @@ pub(super) struct Limits {
     pub(super) believed: i64,
     /// Sender reports that differ by at most this are considered equal.
     pub(super) agree: i64,
-    /// After the first reports, a change in the reports is followed once it has been stable for this long.
+    /// After the first sender reports, a change in the reports is followed once it has been stable
+    /// for this long.
     pub(super) settled: i64,
     /// Maximum movement of a track per unit in order to follow sender reports.
     pub(super) nudge: i64,

@@ -165,9 +165,9 @@ impl Timeline {
         self.settle(track, at)
     }
 
-    /// Returns the stream's DTS for a unit that arrived at `came`, but whose end was only known when the next
-    /// unit began, that is now. Units of other tracks may have been mapped in the meantime. Without arrivals,
-    /// this is the same as [`Timeline::map`].
+    /// Returns the stream's DTS for a unit that arrived at `came` but is only mapped now: its end
+    /// was not known before the next unit began. Units of other tracks may have been mapped in the
+    /// meantime. Without arrivals, the result is that of [`Timeline::map`].
     pub fn map_held(&mut self, track: TrackId, raw: u64, came: Instant) -> i64 {
         let Some(arrival) = &mut self.arrival else { return self.map(track, raw) };
         let now = arrival.now;
@@ -323,8 +323,10 @@ impl Timeline {
         out
     }
 
-    /// Returns the offset for a track that begins after other tracks. The second value is the error of the
-    /// track's own distance if that distance is not kept, otherwise 0.
+    /// Returns the offset for a track that begins after other tracks. The track keeps the
+    /// publisher's distance from the track `lead` if that is plausible, and the second value is 0.
+    /// Otherwise the track begins at its arrival, and the second value is the distance between the
+    /// place that its timestamp gives and that place.
     fn offset_beside(&self, lead: &TrackClock, raw: i64, now: i64) -> (i64, i64) {
         let (due, apart) = match self.arrival {
             Some(_) => (now.saturating_add(lead.peak()), self.limits.apart),
@@ -362,7 +364,7 @@ impl Timeline {
             |step: &&Step| live.is_none() || now.saturating_sub(step.at) <= self.limits.step_memory;
         let known =
             self.steps.iter().rev().filter(is_recent).map(|step| step.shift).find(|&shift| near(shift));
-        // The timestamps of a clock that counts in a wrong unit come near such a place again and again. So a track
+        // A clock that counts in a wrong unit passes `near` again and again by chance. So a track
         // whose timestamps are no longer believed is excluded.
         let shift = known.or_else(|| self.wraps().find(|&shift| near(shift))).filter(|_| !clock.is_lost());
         if let Some(shift) = shift
@@ -443,8 +445,8 @@ impl Timeline {
         out.saturating_add(behind)
     }
 
-    /// Of the tracks that continued while this one was silent, returns the lateness of the one that is least
-    /// late. `None` if all tracks were silent.
+    /// Returns the smallest lateness among the tracks that continued while this one was silent.
+    /// `None` if all tracks were silent.
     fn lateness_beside(&self, at: usize, now: i64, gap: i64) -> Option<i64> {
         let others = self.tracks.iter().enumerate().filter(|(other, _)| *other != at);
         let flowing = others.filter(|(_, clock)| {

@@ -3,7 +3,8 @@
 
 use super::limits::Limits;
 
-/// Maximum number of windows in which such a delay grows. If the error grows for longer, it is drift.
+/// Maximum number of measurement windows in which a delay of the network grows. If the error grows
+/// for longer, it is drift.
 const WINDOWS_MAX: u8 = 20;
 /// Number of successive windows without growth after which the error is considered constant. Growth of less
 /// than half the average so far does not count.

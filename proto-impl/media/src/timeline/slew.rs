@@ -3,7 +3,8 @@
 
 use super::limits::Limits;
 
-/// Number of successive windows in which the error exceeds the threshold before the clock is corrected.
+/// Number of successive measurement windows in which the error of a clock must exceed the threshold
+/// before the clock is corrected.
 const DRIFT_WINDOWS: u8 = 2;
 /// Number of successive windows without a relevant error after which the correction stops.
 const CALM_WINDOWS: u8 = 20;
@@ -45,8 +46,8 @@ impl Thresholds {
     pub(super) const TRACK: Self = Self { start_us: 60_000, calm_us: 15_000, windows: DRIFT_WINDOWS };
     /// Thresholds for one track whose error looks like a drift since its first moment.
     pub(super) const EARLY: Self = Self { start_us: 30_000, ..Self::TRACK };
-    /// Thresholds for all tracks together, compared with arrival. They are higher, because networks delay all
-    /// tracks together.
+    /// Thresholds for all tracks together, compared with arrival. They are higher than for one
+    /// track, because networks delay all tracks together.
     pub(super) const STREAM: Self = Self { start_us: 250_000, calm_us: 25_000, windows: 2 * DRIFT_WINDOWS };
 }
 

@@ -219,8 +219,9 @@ fn timestamps_that_stand_still_are_replaced_by_arrival() {
     assert_eq!(timeline.faults().of(ClockFault::Frozen), 2);
 }
 
-/// Two sources with reports. The second arrives together with the first, but according to the reports it is
-/// `told` ms away from it.
+/// Maps two sources with sender reports. Their units arrive at the same time, but according to the
+/// reports the second source's units were sampled `told` ms later. Returns the distance of the
+/// sources in the stream, in milliseconds, and the number of disagreements counted.
 fn reported(told: i64, seconds: i64) -> (i64, u64) {
     let ticks = Timescale::new(90_000);
     let mut t = Timeline::of_sources(ticks, Position::default());
@@ -255,7 +256,8 @@ fn a_wall_clock_that_is_set_moves_no_source() {
         let began = began();
         for n in 0..2_000i64 {
             t.arrive(began + Duration::from_millis(u64::try_from(n * 40).unwrap()));
-            // The reports of the second source show the step 3 s later.
+            // The sender's wall clock is set. The reports of the second source show that step 3 s
+            // after those of the first.
             let sampled = |since: i64| n * 3_600 + if n >= since { step * 90 } else { 0 };
             let first = t.place_frame(TrackId::VIDEO, n * 3_600, Some(sampled(500)));
             let second = t.place_frame(TrackId::AUDIO, 9_000 + n * 3_600, Some(sampled(575)));
@@ -264,8 +266,8 @@ fn a_wall_clock_that_is_set_moves_no_source() {
     }
 }
 
-/// Among units sampled in this interval of milliseconds, returns the largest offset of the second track
-/// against the first.
+/// Returns the largest error in lip sync, in milliseconds: the offset of the second track against
+/// the first, among units sampled in this interval of milliseconds.
 fn lips(units: &[Unit], from: i64, to: i64) -> i64 {
     let leads = |track: usize| {
         let of = units.iter().filter(move |unit| unit.track == track && (from..to).contains(&unit.sampled));

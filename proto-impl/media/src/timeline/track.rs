@@ -1,4 +1,5 @@
-//! The clock of one track: the place of its units on the stream's clock, compared with their arrival.
+//! The clock of one track: derives the places of its units on the stream's clock from their
+//! timestamps, and compares these places with the arrival of the units.
 
 use core::ops::RangeInclusive;
 
@@ -13,7 +14,8 @@ const SUSPECTS_MAX: u8 = 8;
 /// Number of windows at the start of a track after which its delay is known. Only the last two of them are
 /// used, because the first units may arrive in a burst.
 const WARM_UP_WINDOWS: u8 = 4;
-/// If a drift is found after this many windows, the track may have drifted since its start.
+/// A track may have drifted since its start only if the drift is found after a number of windows in
+/// this range.
 const FROM_START_WINDOWS: RangeInclusive<u8> = 2..=24;
 /// If a lead changes by at most the length of a window divided by this, the change may be jitter of the network.
 const UNEVEN_DIVISOR: i64 = 100;
@@ -107,7 +109,7 @@ pub(super) struct TrackClock {
     suspects: u8,
     /// Number of successive units with the same timestamp.
     still: u32,
-    /// Arrival of the first of these units.
+    /// Arrival of the first of the successive units with the same timestamp.
     still_since: i64,
     /// Interval used for units that arrive together while the clock stands still; `None` while the clock
     /// runs.
@@ -124,7 +126,8 @@ pub(super) struct TrackClock {
     pub(super) error: Option<i64>,
     /// Lead minus the ordinary lead, in the last window that had a measurement.
     last_error: i64,
-    /// Change since the previous measured window.
+    /// Change of the lead since the previous window that had a measurement; `None` if this window
+    /// had none.
     pub(super) change: Option<i64>,
     pub(super) far_windows: u8,
     pub(super) slew: Slew,
@@ -298,7 +301,7 @@ impl TrackClock {
         next.max(now.saturating_add(self.lead())).saturating_add(limits.slack)
     }
 
-    /// Learns the interval of units from an interval that is within the limits.
+    /// Updates the average interval of units with a new, plausible interval.
     const fn learn(&mut self, advance: i64) {
         let error = advance.saturating_mul(STEP_PARTS).saturating_sub(self.typical);
         let weight = if self.learnt == 0 { 1 } else { STEP_DIVISOR };
@@ -405,7 +408,8 @@ impl TrackClock {
         (is_early && is_like).then(|| expected.saturating_add(pace.max(0)))
     }
 
-    /// True if the errors so far form a line, and not by coincidence.
+    /// True if there are enough measurements to tell a drift from jitter, and arrival is even:
+    /// errors that then grow steadily do so because of a drift.
     pub(super) const fn draws_a_line(&self) -> bool {
         self.reference.measured >= LINE_WINDOWS && self.slew.is_quiet()
     }
@@ -451,9 +455,9 @@ impl TrackClock {
         self.reports = Some(reports);
     }
 
-    /// Moves the track towards its position according to reports. At the first report it moves at once, if it
-    /// has to move forward. Otherwise it moves little by little, and only while the reports are stable and
-    /// agree with arrival.
+    /// Moves the track towards its position according to reports. At the first report it moves the
+    /// whole distance, if it has to move forward. Otherwise it moves little by little, and only
+    /// while the reports are stable and agree with arrival.
     pub(super) fn align(&mut self, told: i64, base: Option<i64>, now: i64, limits: &Limits) -> Alignment {
         let is_first = self.reports.is_none();
         let reports = self.reports.get_or_insert(Reports {

@@ -51,7 +51,7 @@ pub(super) struct Resets {
     wanted: BTreeSet<u16>,
     request: Option<Request>,
     next: u32,
-    /// Number of the peer's next request.
+    /// Sequence number of the peer's next request.
     expected: u32,
     /// Result of the peer's previous request.
     last: u32,
@@ -70,7 +70,7 @@ impl Resets {
         }
     }
 
-    /// Sets the number of the peer's first request.
+    /// Sets the sequence number of the peer's first request.
     pub(super) const fn expect(&mut self, first: u32) {
         self.expected = first;
     }

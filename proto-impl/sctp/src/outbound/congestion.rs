@@ -1,6 +1,6 @@
 //! The congestion window (RFC 9260 §7.2): slow start, congestion avoidance, fast recovery.
 
-/// Maximum number of packets sent at once (§16, `Max.Burst`).
+/// Maximum number of packets sent in one burst (§16, `Max.Burst`).
 const BURST_PACKETS: u32 = 4;
 /// Maximum growth of the window per acknowledgement in slow start, in packets.
 const GROWTH_PACKETS: usize = 4;

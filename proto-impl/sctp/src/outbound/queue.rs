@@ -138,7 +138,8 @@ impl Queues {
             flags |= flag::BEGIN;
         }
         if length == left {
-            // Nothing may follow soon, so the acknowledgement should not be delayed (RFC 7053).
+            // Perhaps no data follows soon, so the acknowledgement should not be delayed (RFC
+            // 7053).
             flags |= flag::END | if self.turns.is_empty() { flag::IMMEDIATE } else { 0 };
         }
         let piece = Piece {

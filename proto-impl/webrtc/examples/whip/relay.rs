@@ -236,7 +236,8 @@ impl<L: FnMut(String)> Relay<L> {
                     self.end_stream(now, touched);
                 }
             }
-            // A lite agent has no candidates to signal, and a publisher sends the only format in the answer.
+            // Events that need no action. A lite agent has no candidates to signal, and a publisher
+            // sends the only format in the answer.
             other @ (Event::Candidate(_) | Event::Format { .. } | _) => {
                 (self.log)(format!("session {id} {other:?}"))
             }

@@ -110,12 +110,12 @@ pub struct Section {
     pub formats: Vec<SectionFormat>,
     /// Header extensions and their numbers.
     pub extensions: ExtensionMap,
-    /// RTCP feedback may be sent without a preceding report (RFC 5506).
+    /// True if RTCP feedback may be sent without a preceding report (RFC 5506).
     pub reduced_size: bool,
     /// Stream and track identifiers of the sent media.
     pub msid: Option<sdp::Msid>,
-    /// RIDs of the simulcast layers that the peer may send at once (RFC 8853), in its order of preference; empty
-    /// without simulcast.
+    /// RIDs of the simulcast layers that the peer may send at the same time (RFC 8853), in its
+    /// order of preference; empty without simulcast.
     pub layers: Vec<String>,
     /// Sources listed in the peer's description.
     pub remote_sources: Vec<SourcePair>,
@@ -129,7 +129,7 @@ pub(crate) struct Negotiated {
     pub(crate) remote: ice::Credentials,
     pub(crate) remote_is_lite: bool,
     pub(crate) fingerprints: Vec<dtls::Fingerprint>,
-    /// We are the DTLS client.
+    /// True if this side is the DTLS client.
     pub(crate) dtls_client: bool,
     pub(crate) candidates: Vec<ice::Candidate>,
     pub(crate) sections: Vec<Section>,
@@ -328,7 +328,8 @@ fn uses(
     match extension {
         Extension::Mid => true,
         Extension::TransportCc => (sends && numbers(format)) || (receives && formats.iter().any(numbers)),
-        // For receivers that estimate the rate themselves from departure times.
+        // Needed by receivers that estimate the rate of the path themselves, from the times at
+        // which packets left.
         Extension::AbsSendTime => {
             sends && is_video && !numbers(format) && format.has_feedback(&sdp::Feedback::Remb)
         }

@@ -21,7 +21,7 @@ const RECORD_BYTES: usize = 13 + 8 + 16;
 #[derive(Debug)]
 pub(super) struct Data {
     association: Association,
-    /// The association may have packets to send.
+    /// True if the association may have packets to send.
     is_active: bool,
     packet: Vec<u8>,
 }
@@ -119,7 +119,8 @@ impl Peer {
         self.data.is_some()
     }
 
-    /// Opens a data channel. Messages may be sent at once, even before the session is connected.
+    /// Opens a data channel. Messages may be sent immediately, even before the session is
+    /// connected.
     ///
     /// # Errors
     ///

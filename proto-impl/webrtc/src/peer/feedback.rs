@@ -25,7 +25,7 @@ const FEEDBACK_PACKETS_MAX: usize = 2 * FEEDBACK_SPAN_MAX;
 pub(super) struct Reports {
     /// SSRC under which our feedback is sent: the SSRC of our first source, if we send media.
     pub(super) ssrc: Ssrc,
-    /// The peer accepts feedback without a preceding report (RFC 5506).
+    /// True if the peer accepts feedback without a preceding report (RFC 5506).
     pub(super) reduced_size: bool,
     /// Schedule of reports; `None` before the session is connected.
     pub(super) schedule: Option<ReportSchedule>,

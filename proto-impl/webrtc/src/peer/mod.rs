@@ -156,9 +156,9 @@ impl Peer {
         self.sending.send(section, unit, sampled)
     }
 
-    /// Starts a section behind the live edge of its track. `edge` is the track's timestamp of the live edge
-    /// now. Until the first unit that leaves on time, timestamps follow the times at which units leave, so
-    /// that a late viewer's player shows units when they arrive.
+    /// Starts a section with a unit that is older than the live edge of its track. `edge` is the
+    /// track's timestamp of the live edge now. Until the section has caught up, timestamps follow
+    /// the times at which units leave, so that the viewer's player shows units when they arrive.
     pub fn begin_behind(&mut self, now: Instant, section: SectionId, edge: u32) {
         if let Some(sender) = self.sending.of(section) {
             sender.begin_behind(now, edge);

@@ -110,7 +110,7 @@ impl Sending {
         fill(now, senders, log, &mut road);
     }
 
-    /// Handles passed time.
+    /// Handles an expired deadline.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         // Ends an expired pause. Draining the senders would also end it, but needs the log of their track: after the
         // track is gone, the expired deadline would remain.

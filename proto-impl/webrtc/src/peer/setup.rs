@@ -276,8 +276,8 @@ impl Peer {
         self.end_sources(&gone);
     }
 
-    /// Restarts ICE (RFC 8445 §9) with the credentials in a fragment (RFC 8840 §9). Returns the fragment to
-    /// answer with. [`Peer::local_fragment`] then changes.
+    /// Restarts ICE (RFC 8445 §9) with the credentials in an SDP fragment (RFC 8840 §9). Returns
+    /// the SDP fragment to answer with. [`Peer::local_fragment`] then changes.
     ///
     /// # Errors
     ///

@@ -22,8 +22,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a peer that has answered an offer of video in both directions. `keep` selects the lines of the
-    /// offer.
+    /// Creates a peer that has answered an offer of video in both directions. The offer consists of
+    /// the lines for which `keep` returns true.
     fn new(keep: impl Fn(&str) -> bool) -> Self {
         let now = netsim::Clock::new().now();
         let identity = Arc::new(Identity::self_signed(&Seed::from_number(1)).unwrap());

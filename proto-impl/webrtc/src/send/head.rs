@@ -10,8 +10,8 @@ use rtp::SequenceNumber;
 /// Maximum number of packets to send again: parameter sets, other NAL units before the first slice, and that
 /// slice or its first fragment.
 const PACKETS_MAX: u32 = 4;
-/// A key frame request within this many packets is taken to refer to the first key frame. At least a second
-/// of video, usually the first GOP.
+/// A key frame request within this many packets is taken to refer to the first key frame. So many
+/// packets are at least a second of video, usually the first GOP.
 const SOON: u32 = 500;
 /// Maximum number of times that the packets are sent again.
 const TIMES_MAX: u8 = 3;

@@ -260,7 +260,8 @@ fn what_is_sent_again_has_the_time_with_which_it_left() {
         bench.sender.handle_nack(std::iter::once(SequenceNumber(number)));
         let mut out = Datagrams::new();
         assert!(bench.fill(&mut out));
-        // The header is not encrypted; receivers refuse a second packet with the same number.
+        // Read without a receiver, which would refuse a second packet with the same number. The
+        // header is not encrypted.
         let again = Packet::read(out.get(0)).unwrap().header;
         assert_eq!((again.sequence_number.value(), again.timestamp), (number, timestamp));
     }

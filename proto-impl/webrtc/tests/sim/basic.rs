@@ -129,7 +129,8 @@ fn sources_say_goodbye_before_their_session_does() {
     pair.b.wire = Some(Vec::new());
     let now = pair.clock.now();
     pair.b.close(now);
-    // The first of the last datagrams is RTCP; the others are DTLS (RFC 7983), which is sent twice.
+    // Three datagrams are left to send: RTCP with the end of the sources, then the alert of DTLS
+    // (RFC 7983), sent twice.
     let mut last = Vec::new();
     while let Some(datagram) = pair.b.poll_transmit(now) {
         last.push(datagram);

@@ -134,8 +134,8 @@ fn a_far_publisher_is_repaired() {
             });
             let late = late.max().unwrap();
             println!("audio is {late:?} late at most");
-            // Audio is held for half a second; the remaining delay is the time that audio waits at the
-            // sender.
+            // The receiver holds audio for at most half a second; the remaining delay is the time
+            // that audio waits at the sender.
             assert!(late <= ms(600), "{latency}, seed {seed}: {late:?}");
         }
     }

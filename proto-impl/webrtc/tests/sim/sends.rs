@@ -41,7 +41,7 @@ struct Play {
 }
 
 impl Play {
-    /// Connects both sides. `keep` selects the lines of the client's offer.
+    /// Connects both sides. The client's offer consists of the lines for which `keep` returns true.
     fn new(keep: impl Fn(&str) -> bool) -> Self {
         let now = Clock::new().now();
         let anchor = NtpAnchor::new(now, Duration::from_secs(1_770_000_000));
@@ -156,8 +156,8 @@ impl Play {
         (self.padded, self.came) = (0, Vec::new());
     }
 
-    /// Returns the smallest number of sends of ten equal pictures, because one picture per second carries its capture
-    /// time.
+    /// Plays ten equal pictures, and returns the smallest number of sends that one took. Once per
+    /// second, a picture carries its capture time, and may take more.
     fn sends(&mut self, slices: &[usize], sounds: u8) -> usize {
         (0..10).map(|_| self.picture(slices, sounds)).min().unwrap()
     }

@@ -1,4 +1,5 @@
-//! Simulations of packets waiting for a viewer whose transmits are not polled.
+//! Simulations of packets that wait for a viewer, because the test takes no datagrams from the
+//! server.
 
 use media::codec::{Codec, CodecConfig, opus};
 use netsim::secs;
@@ -10,7 +11,7 @@ use wire::Datagrams;
 
 use crate::harness::{AUDIO, both_connected, session};
 
-/// Maximum number of waiting runs of packets: a second of frames.
+/// Maximum number of waiting runs of packets. Consecutive units form a single run.
 const RUNS: usize = 64;
 
 #[test]

@@ -230,7 +230,8 @@ fn judge(root: &Path, acknowledged: &str, what: &str, wrong: &mut Vec<String>) {
     }
 }
 
-/// A folder with the library that ends the child process and keeps what was synced.
+/// A folder with the library that simulates the power cut: it ends the child process and keeps what
+/// was synced.
 struct Cutter(TempFolder);
 
 impl Cutter {

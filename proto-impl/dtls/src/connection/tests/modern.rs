@@ -450,7 +450,8 @@ fn d_02_the_certificate_must_be_the_announced_one_in_13() {
     assert!(a.peer_sha256.is_some() && b.peer_sha256.is_none());
 }
 
-/// Checks that the check of the certificate waits for the announcement, on either side.
+/// Checks that either side checks the peer's certificate only when its fingerprint has been
+/// announced.
 #[test]
 fn d_02_the_certificate_waits_for_its_announcement_in_13() {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both));

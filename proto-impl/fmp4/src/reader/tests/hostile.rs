@@ -201,7 +201,8 @@ fn run(flags: u32, count: u32, fields: &[u32]) -> Vec<u8> {
 
 #[test]
 fn runs_that_claim_much() {
-    // Entries that are missing; samples without a byte; a valid run; an invalid data_offset.
+    // The runs below: one whose entries are missing, one whose samples are empty, a valid one, one
+    // with an invalid data_offset.
     assert!(matches!(fault(&run(0x200, 1_000_000_000, &[1])), Error::Truncated { .. }));
     assert_eq!(fault(&run(0, 1_000_000_000, &[])), Error::TooManyEmptySamples);
     let file = run(0x201, 1, &[64, 1000]);

@@ -16,7 +16,8 @@ fn rows(samples: &[Sample], track: u32) -> Vec<Row> {
         .collect()
 }
 
-/// Expected video samples of both files, from ffprobe: B pictures, and an edit list that shifts them forward by one.
+/// Expected video samples of both files, from ffprobe: B pictures, and an edit list that advances
+/// all times by one frame.
 const VIDEO: [Row; 10] = [
     (1, 0, -512, 2187, true),
     (1, 1024, 0, 9, false),

@@ -52,9 +52,10 @@ impl Fragments {
     }
 }
 
-/// The id of an event, derived from its content and time, so that it is the same in all renditions. Players use
-/// only one of several messages with the same scheme and id (ISO/IEC 23009-1 §5.10.3.3). FNV-1a of 32 bits,
-/// because the CRC-32 of a section that ends with its own CRC-32 is always zero.
+/// The id of an event, derived from its content and time, so that it is the same in all renditions.
+/// Players use only one of several messages with the same scheme and id (ISO/IEC 23009-1
+/// §5.10.3.3). The id is a hash (FNV-1a of 32 bits) and not a CRC-32, because splice information
+/// ends with its own CRC-32, and the CRC-32 of the whole would always be the same.
 fn id_of(time_ms: u64, duration_ms: Option<u32>, data: &[u8]) -> u32 {
     let duration = duration_ms.unwrap_or(u32::MAX).to_be_bytes();
     let bytes = time_ms.to_be_bytes().into_iter().chain(duration).chain(data.iter().copied());

@@ -114,7 +114,8 @@ pub struct Mp4Segmenter {
 struct Seal {
     /// Encrypts segments as a whole.
     sealer: Option<Sealer>,
-    /// Makes the key for samples, and the [`Protector`] that encrypts with it. Kept until the key has a name.
+    /// Makes the key for samples, and the [`Protector`] that encrypts with it. Kept until the key
+    /// has a name (its URI).
     maker: Option<Sealer>,
     samples: Option<Protector>,
     /// The tag of the key for samples, listed before the segments.
@@ -174,7 +175,8 @@ impl Mp4Segmenter {
 
     // ---- inputs
 
-    /// Gives the sealer a key, used from the next segment on. Samples keep the first key of the run.
+    /// Sets the encryption key, used from the next segment on. If samples are encrypted rather than
+    /// whole segments, only the first key is used.
     pub fn set_key(&mut self, key: GivenKey) {
         if let Some(sealer) = self.seal.sealer.as_mut().or(self.seal.maker.as_mut()) {
             sealer.set_key(key);
@@ -213,9 +215,9 @@ impl Mp4Segmenter {
         self.parts.last = None;
     }
 
-    /// Lists gaps up to `end_ms`, where a segment of another rendition has ended. To be called if this
-    /// rendition has received nothing since its own last segment. `dated` returns the date of a DTS. Returns
-    /// true if the playlist has changed.
+    /// Lists gaps (segments marked as missing) up to `end_ms`, where a segment of another rendition
+    /// has ended. To be called if this rendition has received nothing since its own last segment.
+    /// `dated` returns the date of a DTS. Returns true if the playlist has changed.
     pub fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
         let mut has_passed = false;
         // Each gap is at most as long as a segment may be.
@@ -279,7 +281,8 @@ impl Mp4Segmenter {
         self.window.ends_before(&unit, self.growing.bytes).map(|end| end.at_ms)
     }
 
-    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown.
+    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown, because
+    /// dates that players know must not change.
     pub fn move_dates(&mut self, by_ms: i64) {
         self.window.move_dates(by_ms);
     }
@@ -557,8 +560,9 @@ impl Mp4Segmenter {
             self.parts.step_ms = step;
             if step.saturating_sub(short) > UNEVEN_MS.max(step / 4) {
                 let longest = steps.last().map_or(step, |longest| (*longest).min(STEP_MS_MAX));
-                // The longest frame, plus a millisecond, is 15 % of the target. The target is limited to the
-                // duration of a segment.
+                // The longest frame, plus a millisecond, is 15 % of the target, so no frame takes a
+                // part from below 85 % to above 100 %. The target is limited to the duration of a
+                // segment.
                 let target = longest.saturating_add(1).saturating_mul(100) / 15 + 1;
                 let target = target.max(self.rules.part_ms).min(self.rules.segment_ms);
                 self.parts.target_ms = Some(target);
@@ -721,7 +725,7 @@ impl Mp4Segmenter {
         &self.window
     }
 
-    /// The window, for the owner of several renditions, which sets their values.
+    /// The window, to set values that must be the same for several renditions.
     #[must_use]
     pub const fn window_mut(&mut self) -> &mut Window {
         &mut self.window

@@ -410,7 +410,7 @@ fn parts_of_a_captured_screen_are_nearly_as_long_as_the_target() {
         let mut random = crypto::Seed::from_number(seed).random();
         let longest = [100i64, 170, 250][usize::try_from(seed % 3).unwrap()];
         let mut rig = Rig::new(video(), true);
-        // The first segment has all distances between frames. Later ones are random; a key frame every 2 s.
+        // All distances between frames occur in the first segment. Later ones are random, with key frames every 2 s.
         let (mut dts, mut key) = (0, 0);
         while dts < 60_000 {
             rig.unit(dts, dts >= key);

@@ -54,7 +54,8 @@ impl<'a> BoolDecoder<'a> {
         (0..count).fold(0, |number, _| number << 1 | u32::from(self.bit()))
     }
 
-    /// Skips a flag and the number that follows if the flag is set. Returns true if it was.
+    /// Skips a flag and, if the flag is set, the number of `count` bits that follows. Returns the
+    /// flag.
     pub(super) fn skip_optional(&mut self, count: u32) -> bool {
         let is_there = self.bit();
         if is_there {

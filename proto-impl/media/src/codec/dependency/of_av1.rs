@@ -62,7 +62,8 @@ fn next_obu<'a>(reader: &mut Reader<'a>) -> Option<av1::Obu<'a>> {
 fn sequence_header(obu: &[u8]) -> Result<Option<Sequence>, Truncated> {
     let mut bits = BitReader::new(obu);
     bits.skip(4)?;
-    // A still picture, or timing information on which the fields of frame headers depend.
+    // Still pictures are not supported, nor is timing information, which adds fields to frame
+    // headers.
     if bits.bit()? || bits.bit()? {
         return Ok(None);
     }

@@ -1,4 +1,5 @@
-//! The frame header of VP8 (RFC 6386 §9.3 to §9.11 and §19.2), read up to the buffers that a frame replaces.
+//! The frame header of VP8 (RFC 6386 §9.3 to §9.11 and §19.2), read up to the fields that say which
+//! buffers a frame replaces.
 
 use super::bool_decoder::BoolDecoder;
 use super::{Dependency, FILTER, SEGMENTS, STATE};

@@ -38,11 +38,12 @@ const VP9_ONE_LAYER: [&[u8]; 2] = [
     &[0x86, 0x00, 0x40, 0x92, 0xf2, 0x11, 0x55, 0x80],
 ];
 
-/// Sequence header of SVT-AV1 with low delay and its own layers.
+/// Sequence header written by SVT-AV1 in low-delay mode, with the temporal layers that the encoder
+/// chose.
 #[rustfmt::skip]
 const AV1_SEQUENCE: &[u8] = &[0x0a, 0x0b, 0x02, 0x00, 0x00, 0x04, 0xa1, 0xe7, 0xf6, 0x62, 0x57, 0xc8, 0x02];
 
-/// First bytes of the bodies of all frames but the first.
+/// First bytes of the four frames that follow the key frame, without their OBU headers.
 #[rustfmt::skip]
 const AV1_FRAMES: [&[u8]; 4] = [
     &[0x30, 0x02, 0x00, 0x00, 0x00, 0x00, 0x2a, 0x52, 0x00, 0x00, 0x01, 0x1f],
@@ -120,7 +121,8 @@ fn layers_of_vp9_name_their_slots_and_the_highest_replaces_none() {
         assert_eq!((picture.refers & STATE, picture.replaces & STATE), (STATE, STATE));
         assert!(!picture.is_free());
     }
-    // A superframe, a slot that is shown, and a frame of profile 3 with its reserved bit.
+    // A superframe, a frame header that only shows an existing slot, and a frame of profile 3 with
+    // its reserved bit.
     assert_eq!(Dependency::of(&vp9(), false, &[0x87, 0, 2, 0x4b, 0xc0]), Dependency::CHAIN);
     let shown = Dependency::of(&vp9(), false, &[0b1000_1011]);
     assert_eq!((shown.refers, shown.replaces), (1 << 3, 0));
@@ -154,7 +156,7 @@ fn sub_layers_of_h265_refer_to_none_above_them() {
     let of = |kind: u8, temporal: u8| {
         Dependency::of(&h265(), false, &with_lengths(&[&[kind << 1, temporal + 1, 0x80]]))
     };
-    // TRAIL_N, TRAIL_R, TSA_N, TSA_R, STSA_R.
+    // The nal_unit_types below, in order: TRAIL_N, TRAIL_R, TSA_N, TSA_R, STSA_R.
     assert_eq!((of(0, 0).is_free(), of(0, 2).layer()), (true, 2));
     assert_eq!((of(1, 1).refers, of(1, 1).replaces), (0b11, 0b10));
     assert_eq!((of(2, 2).refers, of(2, 2).is_free()), (0b11, true));

@@ -2,7 +2,9 @@
 
 use super::*;
 
-/// Lines of `h264 ARGUMENTS` or `h265 ARGUMENTS`, `set HEX`, and `slice BITS HEX`, the first 48 bytes of a slice.
+/// Slices recorded from encoders. A line `h264 ARGUMENTS` or `h265 ARGUMENTS` begins a stream that
+/// was encoded with these arguments of ffmpeg. `set HEX` is one of its parameter sets. `slice BITS
+/// HEX` has the length of a slice header in bits, and the first 48 bytes of the slice.
 const HEADERS: &str = include_str!("headers.txt");
 
 fn bytes(hex: &str) -> Vec<u8> {

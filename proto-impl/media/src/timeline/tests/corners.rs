@@ -215,7 +215,8 @@ fn a_drift_from_the_first_moment_keeps_no_distance() {
     }
 }
 
-/// Checks a clock that becomes faster and faster and is then right again: no drift may remain learnt.
+/// Checks a clock that becomes faster and faster and then runs at the right speed: the correction
+/// that was learnt in the meantime must end.
 #[test]
 fn a_clock_that_races_is_let_go_when_it_is_right_again() {
     let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
@@ -274,7 +275,8 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
     }
 }
 
-/// Checks that jitter is not taken for drift, although its errors occasionally form a line.
+/// Checks that jitter is not taken for drift, although successive errors caused by jitter
+/// occasionally lie on a line.
 #[test]
 fn uneven_arrival_at_the_beginning_is_no_drift() {
     for seed in 0..600u64 {
@@ -286,7 +288,8 @@ fn uneven_arrival_at_the_beginning_is_no_drift() {
     }
 }
 
-/// Checks encoders without a clock, over a network that holds back units and delivers them at once.
+/// Checks encoders whose timestamps are always 0, over a network that holds back units and delivers
+/// several together.
 #[test]
 fn pictures_that_come_at_once_without_a_clock_are_spread_over_the_time_before() {
     for (lump, ms) in [(1_i64, 40_i64), (3, 100), (10, 400), (25, 1_000)] {
@@ -312,8 +315,8 @@ fn pictures_that_come_at_once_without_a_clock_are_spread_over_the_time_before() 
     }
 }
 
-/// Checks a clock that runs at 90 times the speed. Again and again it comes near a value that a wrap of 24
-/// bits would explain.
+/// Checks timestamps that were converted to ticks of 90 kHz twice, so that they advance 90 times
+/// too fast. Again and again it comes near a value that a wrap of 24 bits would explain.
 #[test]
 fn a_clock_in_another_unit_is_not_taken_for_one_that_wraps() {
     let mut timeline = Timeline::new(33, Timescale::new(90_000), Position::default());

@@ -135,8 +135,8 @@ fn lost_frames_come_from_the_packets_behind_them() {
     bench.packet(OPUS, 9, &frame(9));
     bench.packet(OPUS, 12, &frame(12));
     assert_eq!(bench.frames(), [9, 10, 11, 12]);
-    // Three packets are lost, and the next one repeats only two of them. The third is waited for as long as
-    // the hold allows.
+    // Three packets are lost, and the next one repeats only two of them. The receiver waits for the
+    // third as long as it may hold frames back.
     bench.redundant(16, 2);
     assert_eq!(bench.frames(), []);
     bench.wait(100);
