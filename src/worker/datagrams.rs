@@ -108,8 +108,8 @@ impl Worker {
         datagrams.not_passed = datagrams.not_passed.saturating_add(lost);
     }
 
-    /// Applies news about a path from another worker, which has the path's session. This worker receives the path's
-    /// datagrams.
+    /// Applies news about a path whose datagrams this worker receives and whose session is on another worker, which has
+    /// sent the news.
     pub fn handle_path_news(&mut self, news: &PathNews) {
         if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == news.port) {
             demux.on_request().into_iter().for_each(|sessions| sessions.hear(news));

@@ -9,13 +9,13 @@ use super::turn::Turn;
 use crate::hub::{RingMemory, Stream};
 use crate::types::StreamId;
 
-/// Rings that retain no more than this are not shrunk.
+/// A ring holds the newest units of a stream. Rings of no more than this size are not shrunk.
 const RING_BYTES_MIN: usize = 64 * 1024;
-/// Maximum number of rounds. Each round halves the largest rings; this many rounds reduce a ring from 16 MiB to
-/// [`RING_BYTES_MIN`].
+/// Maximum number of rounds in which memory is freed. Each round halves the largest rings; this many rounds reduce a
+/// ring from 16 MiB to [`RING_BYTES_MIN`].
 const ROUNDS: u32 = 8;
 
-/// The budget, and the number of bytes appended since it was last checked.
+/// The budget, and the number of bytes appended to rings since the budget was last checked.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     budget: Arc<RingMemory>,
