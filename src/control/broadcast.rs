@@ -1,4 +1,4 @@
-//! The broadcast record, with members in the reference's order (docs/rest.md): as shown by the API, as stored, and as
+//! The broadcast record: as shown by the API with Ant Media Server's order of members (docs/rest.md), as stored, and as
 //! set by request bodies.
 
 use std::sync::LazyLock;
@@ -73,7 +73,7 @@ macro_rules! plain_members {
     ($($ty:ty),*) => {$(
         impl Member for $ty {
             type Given = $ty;
-            /// Null becomes zero or false, as in the reference.
+            /// Null becomes zero or false, as in Ant Media Server.
             fn set(&mut self, given: Option<$ty>) {
                 *self = given.unwrap_or_default();
             }

@@ -338,7 +338,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Requests a copy from its current origin.
+    /// Interrupts the fetching of a copy, and requests it anew from the origin that the directory now names first.
     fn ask_anew(&mut self, key: &StreamKey) {
         let origins = self.registry.cluster.origins_of(self.cx, key);
         let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };

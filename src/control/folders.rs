@@ -25,7 +25,7 @@ use crate::types::Now;
 
 /// Maximum number of files from imported folders in an application.
 const IMPORTED_MAX: usize = 50_000;
-/// The reference's stream name and id for a file that was not recorded from a stream.
+/// Ant Media Server's stream name and id for a file that was not recorded from a stream.
 const NO_STREAM: &str = "vodFile";
 
 fn refused(message: &str) -> Response {

@@ -1,5 +1,5 @@
-//! Conversion of a body's JSON to members of a record. Numbers, texts and booleans are converted as in the reference,
-//! also within objects.
+//! Conversion of a body's JSON to members of a record. Numbers, texts and booleans are converted into each other as in
+//! Ant Media Server, also within objects.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};

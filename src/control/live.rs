@@ -60,7 +60,7 @@ impl Source {
 pub(super) struct Told {
     /// True if hooks have been called to report that the stream is live.
     pub(super) announced: bool,
-    /// The record's members as last sent to workers.
+    /// The fields of the stream's record that were last sent to workers.
     pub(super) details: StreamDetails,
 }
 

@@ -134,7 +134,8 @@ pub struct ControlConfig {
     pub lost: BTreeSet<Arc<str>>,
     /// The number of workers.
     pub workers: u16,
-    /// Random name of this node, for `via` entries.
+    /// Random name of this node. Its pushes carry it in `via`, the list of servers that a stream has passed, by which
+    /// loops are detected.
     pub node: String,
     /// The address of this machine as seen by others: the value of `originAdress`, and the host in `rtmpURL` if
     /// `server.name` is not set.

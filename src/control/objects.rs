@@ -224,7 +224,8 @@ impl Files {
         let name = name.to_string();
         let path = vod.path(&key.app);
         let Some(storage) = cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
-            // Object storage was switched off. The record still asks for the upload.
+            // Object storage was switched off. The record still asks for the upload, so the file waits until the
+            // settings name a storage again.
             self.objects.parked.insert(key);
             return;
         };

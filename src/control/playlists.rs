@@ -28,7 +28,7 @@ use super::wanted::TICK;
 /// Minimum playing time of an item that counts as played.
 const PLAYED_MIN: Duration = Duration::from_secs(1);
 
-/// Maximum number of consecutive failed items that are skipped at once.
+/// Maximum number of consecutive failed items that are skipped without a pause.
 const PASSED_MAX: usize = 16;
 
 /// The state of a playing playlist.

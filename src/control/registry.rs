@@ -322,8 +322,8 @@ impl Registry {
         Some(grant)
     }
 
-    /// Continues the stream with the first media of a source's next attempt. The record starts over, as after a first
-    /// attempt.
+    /// Continues the stream with the first media of a source's next attempt. The figures in the record (start time,
+    /// duration, bytes) begin anew, as at the first attempt.
     pub(super) fn return_pull(
         &mut self,
         cx: &mut Context,

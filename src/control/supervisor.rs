@@ -219,7 +219,7 @@ impl Supervisor {
         self.tasks.get(&job).is_some_and(|task| task.remote.reach == Reach::Node)
     }
 
-    /// Notes the worker that an attempt was ordered from.
+    /// Notes the worker that was ordered to make the attempt.
     pub(super) fn open(&mut self, job: Job, worker: WorkerId) {
         self.enter(job, Phase::Open { worker, since: None });
     }

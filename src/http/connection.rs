@@ -18,8 +18,8 @@ use super::{BodyLimits, Error, Intake, Limits};
 
 /// Input is processed in pieces of this size. Each piece is parsed before the next one is held.
 const PIECE_BYTES: usize = 16 * 1024;
-/// Maximum number of bytes that a shell may have read before it noticed that no bytes are wanted. More bytes are an
-/// overrun.
+/// Maximum number of bytes that the shell, which owns the socket, may have read before it noticed that no bytes are
+/// wanted. More bytes are an overrun.
 const OVERRUN_BYTES: usize = 1024 * 1024;
 
 pub use stream::{End, StreamAnswer, StreamRequest};

@@ -67,8 +67,8 @@ impl Stamp {
     }
 }
 
-/// Slices, in the order in which they are sent. Up to three slices need no allocation: a message of one chunk has a
-/// head and a payload, and a file tag also has a trailer.
+/// Slices, in the order in which they are sent. Up to three slices need no allocation: an RTMP message of one chunk has
+/// a head and a payload, and an FLV tag also has a trailer.
 #[derive(Debug, Clone, Default)]
 pub struct Parts {
     slices: SmallVec<[Bytes; 3]>,
@@ -398,7 +398,7 @@ pub(super) mod tests {
     use super::super::ring::tests::{entry, vp8_tracks};
     use super::*;
 
-    /// Packages each unit as its length and each prelude as its time.
+    /// Packages each unit as its time in brackets, and each prelude as its epoch and time.
     #[derive(Debug)]
     pub(in crate::hub) struct Plain;
 

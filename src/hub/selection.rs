@@ -186,7 +186,7 @@ impl Chosen {
         self.lead
     }
 
-    /// Number of changes of the chosen tracks, from 1 on.
+    /// Number of times that the chosen tracks have changed, including the first choice.
     #[must_use]
     pub const fn epoch(&self) -> u32 {
         self.epoch

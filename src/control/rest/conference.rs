@@ -45,7 +45,7 @@ struct RoomBody {
     room_stream_list: Option<Vec<String>>,
 }
 
-/// A room as servers before 3.0 show it, with their order of members.
+/// A room as Ant Media Server before 3.0 shows it, with the same order of members.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Room<'a> {

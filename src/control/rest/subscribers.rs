@@ -143,7 +143,7 @@ pub(super) fn list(
     Reply::Now(json(200, &shown))
 }
 
-/// The events of a subscriber, as servers before 3.0 show them.
+/// The events of a subscriber, as Ant Media Server before 3.0 shows them.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SubscriberStats<'a> {
@@ -154,7 +154,7 @@ struct SubscriberStats<'a> {
     avg_audio_bitrate: i64,
 }
 
-/// `GET /broadcasts/{id}/subscriber-stats/list/{offset}/{size}` of the servers before 3.0.
+/// `GET /broadcasts/{id}/subscriber-stats/list/{offset}/{size}` of Ant Media Server before 3.0.
 pub(super) fn stats(records: &Records, access: &Access, call: &Call<'_>) -> Reply {
     let [id, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {

@@ -163,7 +163,7 @@ pub(super) fn forget_folder(cx: &mut Context, call: &Call<'_>) -> Reply {
     }
 }
 
-/// `GET /vods/{id}`: like the reference, answers an unknown id with an object of nulls.
+/// `GET /vods/{id}`: like Ant Media Server, answers an unknown id with an object of nulls.
 pub(super) fn read(records: &Records, files: &Files, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     let unknown = Vod::default();

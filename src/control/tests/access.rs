@@ -440,7 +440,7 @@ fn of_two_that_are_asked_about_the_first_yes_gets_the_id() {
     let grant = rig.verdict(sessions[1]).unwrap().unwrap();
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.verdict(sessions[0]).unwrap().unwrap_err(), Refusal::InUse);
-    // The token of the request that lost is not used up.
+    // The token of the request that came too late for the id is not used up.
     rig.end_stream(grant.stream);
     let request = rig.request_with("s", &[("token", &tokens[0])]);
     let session = request.session;
@@ -601,7 +601,7 @@ fn what_changed_while_a_receiver_thought_counts() {
     rig.put_at("/live/rest/v2/broadcasts/s/subscribers/camera/block/60/publish");
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.verdict(session).unwrap().unwrap_err(), denied(Denial::Blocked("camera".into())));
-    // A drain ends the wait, too.
+    // The shutdown of the server also ends the wait.
     let request = rig.request("t", 0);
     let session = request.session;
     rig.mail(ToControl::Publish(request));

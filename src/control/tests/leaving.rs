@@ -353,7 +353,7 @@ fn n_22_an_id_that_no_source_here_uses_is_passed_on_or_given_back() {
     // The source was stopped meanwhile, so the id is released.
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 8)) });
     assert_eq!(rig.asked.pop(), Some(Asked::Release { key: key("s"), token: 8 }));
-    // A draining node passes on an id that it receives.
+    // A draining node passes on a claim that another node gives to it.
     let body = r#"{"streamId":"t","type":"streamSource","streamUrl":"rtmp://198.51.100.1/live/t"}"#;
     rig.post(&format!("{BROADCASTS}/create"), body);
     rig.control.records.source_wanted(rig.now, &key("t"), true);
@@ -382,7 +382,7 @@ fn n_22_of_the_nodes_that_do_not_drain_the_first_clears_up() {
     assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { .. })), "a does");
     rig.tell_news(News::Nodes(vec![draining("a"), node("b", 1, true)]));
     assert!(rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { token: 5, .. })));
-    // If all nodes are draining, the first of them by name ends the claim.
+    // If all nodes are draining, the first of them by name ends the claim of the dead node `x`.
     rig.asked.clear();
     rig.tell_news(News::Nodes(vec![draining("b"), draining("c")]));
     assert!(rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { token: 5, .. })));

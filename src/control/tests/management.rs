@@ -737,7 +737,7 @@ fn r_11_r_12_no_operation_fails_on_junk() {
         r#"{"hlsTime":1e999,"gopCache":"maybe","encoderSettings":[1,null,{}]}"#,
         r#"{"serverName":{},"logLevel":"LOUD"}"#,
     ];
-    // Paths that may answer with a server error, as in the reference.
+    // Paths that may answer with a server error, as in Ant Media Server.
     let meant = ["/cluster/", "/shutdown-proper"];
     let mut forbidden = 0;
     for route in routes().filter(|route| !["/metrics", "/users/logout"].contains(&route.path)) {

@@ -177,8 +177,8 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
     let mut rig = Rig::with(&[], CHECKS[1].1);
     rig.create("cam");
     rig.create("meeting");
-    // A stream without a record, whose file name looks like that of the second file of another stream; and a file
-    // whose name differs from the stream's.
+    // `cam_1.mp4` is of the stream `cam_1`, which has no record, but could by its name be the second file of `cam`.
+    // `sub/meeting.mp4` has another name than its stream, `vip`.
     rig.file_recorded("1", "cam_1.mp4", "cam_1", Vod::RECORDED);
     rig.file_recorded("2", "sub/meeting.mp4", "vip", Vod::RECORDED);
     rig.file_recorded("3", "abc.mp4", "file", Vod::UPLOADED);

@@ -250,7 +250,7 @@ fn both_containers_are_recorded_each_on_its_own() {
     assert_eq!((&rig.record("s")["webMEnabled"], &rig.record("s")["mp4Enabled"]), (&1.into(), &0.into()));
     assert_eq!(rig.record_call("s", "true?recordType=webm")["message"], "0");
     assert_eq!(rig.record_call("s", "true?recordType=webm&resolutionHeight=99")["message"], "0");
-    // Both containers of a stream count as a single recorded stream.
+    // The limit (one here) counts recorded streams, not containers: `s` may have a second one, but `t` may not begin.
     rig.record_call("s", "true");
     let mp4 = rig.recording();
     assert_eq!((mp4.kind, rig.control.stats().recordings), ("mp4", 2));
