@@ -47,7 +47,7 @@ impl ControlConfig {
 }
 
 impl Records {
-    /// Imports a folder. Returns the answer if it is known at once; otherwise a job answers the requester.
+    /// Imports a folder. Returns the answer if it is known immediately; otherwise a job answers the requester.
     pub(super) fn import_folder(
         &self,
         cx: &mut Context,
@@ -127,7 +127,8 @@ impl AuxiliaryRecords {
 }
 
 impl Context {
-    /// Removes an imported folder. Returns the answer if it is known at once; otherwise a job answers the requester.
+    /// Removes an imported folder. Returns the answer if it is known immediately; otherwise a job answers the
+    /// requester.
     pub(super) fn forget_folder(
         &mut self,
         requester: Requester,

@@ -3,7 +3,7 @@
 //! give the same outputs.
 //!
 //! 1. Workers send mail ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
-//! 2. Admission answers at once (`registry`): every worker hears of a stream before its publisher gets the grant.
+//! 2. Admission answers immediately (`registry`): every worker hears of a stream before its publisher gets the grant.
 //! 3. The API (`rest`) reads memory. Changes are gathered and committed by the store's thread. Then they become
 //!    visible, and the requests for them are answered (`writes`).
 //! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves names, checks addresses, and times the

@@ -1,8 +1,8 @@
 //! The supervisor of outgoing connections that are kept up: pushes (`endpoints`) and pulls (`sources`). It handles
 //! attempts, pauses, names and addresses, but no media.
 //!
-//! 1. [`Supervisor::attempt`] begins an attempt. An address is checked and returned at once; a host name is resolved
-//!    first, at each attempt.
+//! 1. [`Supervisor::attempt`] begins an attempt. An address is checked and returned immediately; a host name is
+//!    resolved first, at each attempt.
 //! 2. The owner orders the connection, reports it with [`Supervisor::open`], and once it works with
 //!    [`Supervisor::steady`].
 //! 3. The owner recognizes news of an older attempt with [`Supervisor::is_current`], and drops it.

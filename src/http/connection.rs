@@ -405,8 +405,8 @@ impl Connection {
         Some(std::mem::take(&mut self.held).freeze())
     }
 
-    /// Closes the connection: at once if no request is outstanding, otherwise after the response. A body that is being
-    /// sent in blocks is cut off.
+    /// Closes the connection: immediately if no request is outstanding, otherwise after the response. A body that is
+    /// being sent in blocks is cut off.
     pub fn close(&mut self) {
         self.shutdown = true;
         match self.stage {

@@ -101,7 +101,7 @@ impl<'a> Delivery<'a> {
 
 impl Cursor {
     /// Starts at the newest key frame of the lead video track. If there is none, waits for the next key frame. Starts
-    /// at once if the subscriber gets no video track.
+    /// immediately if the subscriber gets no video track.
     #[must_use]
     pub fn new(ring: &Ring, chosen: &Chosen) -> Self {
         let mut cursor = Self::default();

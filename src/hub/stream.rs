@@ -449,8 +449,8 @@ impl Stream {
         }
     }
 
-    /// Changes a subscriber's selection: at once if the lead video track stays the same, else at the next key frame of
-    /// the new lead track. Until the change, the former tracks are sent. Returns false if the stream has too many
+    /// Changes a subscriber's selection: immediately if the lead video track stays the same, else at the next key frame
+    /// of the new lead track. Until the change, the former tracks are sent. Returns false if the stream has too many
     /// formats.
     pub fn select(
         &mut self,

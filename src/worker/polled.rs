@@ -186,8 +186,8 @@ impl Polled {
         let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
         let is_of_ladder = wanted.sink.is_some_and(is_of_ladder);
         let mut streams = live.directory.get(&wanted.key).copied().into_iter();
-        // The first stream of a ladder gets its sink at once. The other streams get theirs when the rendition of the
-        // first one has begun.
+        // The first stream of a ladder gets its sink immediately. The other streams get theirs when the rendition of
+        // the first one has begun.
         let stream = streams.next().or_else(|| live.ladder(&wanted.key).next().filter(|_| is_of_ladder));
         let blob = turn.blobs.get(&name.0, &name.1).filter(|blob| blob.is_fresh(turn.now.mono));
         let grows = blob.is_some_and(|blob| live.streams.contains_key(&blob.stream));

@@ -26,7 +26,7 @@ pub(super) use writes::Event;
 struct App {
     /// The records by id, boxed so that a search touches little memory.
     records: BTreeMap<Arc<str>, Box<Broadcast>>,
-    /// Ids in order, indexed by position, so that any page of a list is found at once.
+    /// Ids in order, indexed by position, so that any page of a list is found immediately.
     places: indexset::BTreeSet<Arc<str>>,
 }
 

@@ -505,7 +505,7 @@ impl Scans {
 }
 
 impl Walks {
-    /// Runs the first slice at once, which completes most scans.
+    /// Runs the first slice immediately, which completes most scans.
     pub(super) fn scan(&mut self, cx: &mut Context, records: &Records, now: Now, mut scan: Scan) -> Reply {
         let held = match scan.collection {
             Collection::Broadcasts | Collection::Rooms => records.count(&scan.app),
@@ -603,8 +603,8 @@ fn user_of(record: &Auxiliary) -> Option<Row<'_>> {
     }
 }
 
-/// Makes a list at once, from the items starting at `offset`. If the list would be too long, it is cut, and the answer
-/// has the offset of the next item.
+/// Makes a list in one step, not in slices, from the items starting at `offset`. If the list would be too long, it is
+/// cut, and the answer has the offset of the next item.
 pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item = T>) -> Response {
     let (mut json, mut next) = (vec![b'['], offset);
     for item in items {

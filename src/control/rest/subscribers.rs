@@ -230,7 +230,7 @@ pub(super) fn totp(records: &Records, now: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// `PUT /broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}`: disconnects the subscriber at once.
+/// `PUT /broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}`: disconnects the subscriber immediately.
 pub(super) fn block(
     cx: &mut Context,
     records: &mut Records,

@@ -34,7 +34,7 @@ fn refused(message: Option<&str>) -> Reply {
 }
 
 /// `PUT /broadcasts/{id}/recording/{bool}`: stores whether the stream is recorded. If the stream is live, its recording
-/// starts or stops at once.
+/// starts or stops immediately.
 pub(super) fn record(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let [id, on, ..] = call.params;
     let on = on.eq_ignore_ascii_case("true");
