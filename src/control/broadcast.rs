@@ -35,9 +35,9 @@ pub mod status {
     pub const FINISHED: &str = "finished";
     /// The record says that the stream is live, but is no longer updated.
     pub const TERMINATED: &str = "terminated_unexpectedly";
-    /// The endpoint could not be opened.
+    /// No connection to the endpoint could be opened.
     pub const FAILED: &str = "failed";
-    /// The endpoint broke.
+    /// The connection to the endpoint was lost.
     pub const ERROR: &str = "error";
     /// All statuses.
     pub const ALL: [&str; 7] = [CREATED, PREPARING, BROADCASTING, FINISHED, TERMINATED, FAILED, ERROR];

@@ -64,7 +64,7 @@ pub(super) struct Told {
     pub(super) details: StreamDetails,
 }
 
-/// Totals received from publishers.
+/// Figures of the data that a stream has received from its publishers.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     /// Total of the bytes received from all publishers of the stream before the current one.

@@ -142,7 +142,7 @@ pub struct ControlConfig {
     pub host_address: String,
     /// The policy for pushes and pulls, which also knows this server's own addresses.
     pub outbound: OutboundPolicy,
-    /// The bound addresses of the server.
+    /// The addresses to which the server's listeners and ports are bound.
     pub addresses: Addresses,
     /// A secret drawn at start, for tokens that workers give to peers; `None` in tests.
     pub secret: Option<Seed>,
@@ -150,7 +150,7 @@ pub struct ControlConfig {
     pub cluster: Option<Membership>,
 }
 
-/// An output of control.
+/// An action that control asks its shell, the code that drives it, to take.
 #[derive(Debug)]
 pub enum Output {
     /// Post mail to a worker.

@@ -22,9 +22,10 @@ use crate::jobs::{Class, ObjectAction, ObjectOutcome, ObjectWork, Outcome, Work}
 use crate::store::Key;
 use crate::types::Now;
 
-/// Pause after the first failure; doubled with each further one.
+/// Pause between the first failed attempt to upload or remove an object and the next one; doubled with each further
+/// failure.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Maximum pause.
+/// Maximum pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 /// Maximum number of attempts to remove an object.
 const REMOVALS: u32 = 8;

@@ -92,7 +92,7 @@ impl Records {
         Err(refusal)
     }
 
-    /// Returns the source of an item.
+    /// Returns the origin from which an item's media are fetched.
     fn item(&self, cx: &Context, key: &StreamKey, index: usize) -> Result<Origin, String> {
         let record = self.get(key).ok_or("There is no such broadcast")?;
         let item = items(record).get(index).ok_or("There is no such item")?;

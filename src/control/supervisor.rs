@@ -32,7 +32,8 @@ use crate::types::{Now, PullId, PushId, WorkerId};
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
 /// Pause before the next attempt if the last one ended without failing.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
-/// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
+/// Duration of a connection after which the pauses between attempts start over from the shortest, because a later
+/// outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);
 /// Maximum number of different reasons that are logged for one series of failures.
 const REASONS_MAX: usize = 4;
@@ -224,7 +225,7 @@ impl Supervisor {
         self.enter(job, Phase::Open { worker, since: None });
     }
 
-    /// Notes that the attempt works.
+    /// Notes that the open attempt works: media flow over its connection.
     pub(super) fn steady(&mut self, now: Instant, job: Job) {
         if let Some(Task { phase: Phase::Open { worker, since }, .. }) = self.tasks.get(&job) {
             let (worker, since) = (*worker, since.unwrap_or(now));

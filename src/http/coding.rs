@@ -121,7 +121,8 @@ pub fn mark(headers: &mut Headers) {
     headers.push("Content-Encoding", GZIP);
 }
 
-/// Compresses a response from memory if that is allowed. A response that has chosen a coding itself is not changed.
+/// Compresses the body of a response that was made for one client, if that is allowed. A response that has chosen a
+/// coding itself is not changed.
 pub(super) fn encode(response: &mut Response, takes_gzip: bool) {
     let headers = &response.headers;
     let is_sized = (CODED_BYTES_MIN..=CODED_BYTES_MAX).contains(&response.body.len());

@@ -56,7 +56,7 @@ pub enum CloseReason {
     Error(Error),
 }
 
-/// Plain counters.
+/// Counters of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Requests parsed, body included.
@@ -680,7 +680,7 @@ impl Connection {
             let exchange = Exchange { method: Method::Get, version, keep_alive: false, gzip: false };
             let mut answer = Response::error(status, &error.to_string());
             if error == Error::MethodNotAllowed {
-                // RFC 9110 §15.5.6.
+                // RFC 9110 §15.5.6: a 405 must list the allowed methods.
                 answer.headers.push("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH");
             }
             self.queue(now, |out| response::write(out, exchange, None, answer));

@@ -20,7 +20,7 @@ const REST: &str = "{*}";
 /// A row of the table of paths and handlers.
 #[derive(Debug, Clone, Copy)]
 pub struct Mount<H> {
-    /// The pattern.
+    /// The pattern of the mount's paths, as described in the module.
     pub path: &'static str,
     /// The methods that the mount accepts.
     pub methods: Methods,
@@ -28,7 +28,7 @@ pub struct Mount<H> {
     pub body: BodyKind,
     /// The policy for pages of other origins.
     pub cors: Cors,
-    /// The handler.
+    /// Names the code that answers the requests.
     pub handler: H,
 }
 

@@ -65,7 +65,7 @@ struct Held {
     order: BTreeSet<u64>,
 }
 
-/// The store.
+/// The store of a worker's blobs.
 #[derive(Debug)]
 pub struct Blobs {
     caps: Caps,

@@ -425,7 +425,7 @@ impl Stream {
         let format = self.format(key, package)?;
         self.subscribers.insert(id);
         let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
-        // The new subscriber is sent all retained units from its start on immediately, even if the newest of them were
+        // The new subscriber is immediately sent all units from its starting point on, even if the newest of them were
         // not released for the other subscribers yet.
         self.flush.advance(self.ring.head());
         let (stream, paused, switch) = (self.id, false, None);

@@ -341,7 +341,7 @@ impl Turn {
         self.meter.stats.bytes_in = self.meter.stats.bytes_in.saturating_add(bytes as u64);
     }
 
-    /// Delivers changes of a port's paths to other workers.
+    /// Informs other workers that receive a path's datagrams that a session here has opened or closed the path.
     fn tell_paths(&mut self, port: &'static Port, demux: &mut dyn Demux) {
         let Some(sessions) = demux.on_request() else { return };
         while let Some(PathChange { to, remote, is_open }) = sessions.poll_change() {

@@ -1,4 +1,4 @@
-//! A worker and a client of HTTP/2: streams are sessions of their own.
+//! A worker and a client of HTTP/2. Each HTTP/2 stream is a session of its own, besides that of the connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 

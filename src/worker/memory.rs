@@ -32,7 +32,7 @@ impl Worker {
 }
 
 impl Memory {
-    /// Counts bytes appended to a ring.
+    /// Counts bytes appended to a ring. From time to time, checks whether the rings exceed the budget.
     pub(super) fn note_appended(&mut self, turn: &Turn, live: &mut Live, bytes: usize) {
         self.unseen = self.unseen.saturating_add(bytes);
         if self.unseen >= self.budget.look_after() {

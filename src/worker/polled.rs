@@ -54,7 +54,7 @@ pub(super) struct Polled {
     sinks_to_come: BTreeMap<StreamKey, BTreeSet<&'static str>>,
     /// Sinks that run on this worker, with their sessions.
     pub(super) making: BTreeMap<(StreamId, &'static str), ConnId>,
-    /// The armed deadline.
+    /// The earliest time at which the deadline table has an entry for these blobs and leases.
     armed: Option<Instant>,
 }
 

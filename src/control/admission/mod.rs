@@ -274,7 +274,7 @@ impl Admissions {
         self.waiting.len()
     }
 
-    /// Number of entries in all tables.
+    /// Number of entries in all tables. Simulations check that it returns to 0.
     pub(super) fn held(&self) -> usize {
         self.waiting.len() + self.by_session.len() + self.due.len()
     }

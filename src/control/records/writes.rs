@@ -283,7 +283,7 @@ impl Records {
         self.writes.gathered.push(pending);
     }
 
-    /// Adds a change to the overlay.
+    /// Adds a change to the overlay of pending changes.
     fn stage(&mut self, pending: &Pending) {
         match pending {
             Pending::Record(write) => {

@@ -22,7 +22,7 @@ use crate::types::StreamKey;
 
 /// Default mode of a room.
 const MODE: &str = "legacy";
-/// Longest mode, in bytes.
+/// Maximum length of a room's mode, in bytes.
 const MODE_BYTES_MAX: usize = 64;
 /// Default planned duration of a room, in seconds.
 const LASTS_S: i64 = 3600;

@@ -128,7 +128,7 @@ enum Collection {
     Users,
 }
 
-/// A record.
+/// A record that a list may contain.
 #[derive(Debug, Clone, Copy)]
 enum Row<'a> {
     Broadcast(&'a Broadcast),
@@ -276,7 +276,7 @@ impl Scan {
         }
     }
 
-    /// Makes a page of known broadcasts.
+    /// Makes a scan that searches nothing, and only writes the page of the broadcasts with these ids.
     pub(super) fn of_ids(call: &Call<'_>, offset: usize, ids: VecDeque<Arc<str>>) -> Self {
         let wanted = Wanted::Page { order: None, offset, size: ids.len() };
         let list = ShownList::of(call.requester);

@@ -26,7 +26,7 @@ use crate::store::Kind;
 const SUBSCRIBERS_MAX: usize = 100_000;
 /// Maximum number of subscribers of one bulk delete.
 const BULK_MAX: usize = 10_000;
-/// Longest name, in bytes.
+/// Maximum length of a subscriber's name, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 /// Maximum number of events of one subscriber in a list of several subscribers; the newest are kept. The
 /// list of connection events has all.

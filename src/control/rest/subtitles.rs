@@ -67,7 +67,7 @@ impl Rates {
 struct Asked {
     /// Plain text, with line breaks.
     text: String,
-    /// Language, as a BCP 47 tag; the first one of the setting if missing.
+    /// Language, as a BCP 47 tag; if missing, the first language in the setting [`LANGUAGES`].
     #[serde(default)]
     language: String,
     /// Time from now to the cue, in seconds.

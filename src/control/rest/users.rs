@@ -414,7 +414,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// Returns the visible users.
+    /// Returns the users as the API shows them, without pending changes.
     fn users(&self) -> impl Iterator<Item = &User> {
         self.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
             Auxiliary::User(user) => Some(user),

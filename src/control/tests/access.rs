@@ -644,7 +644,7 @@ fn a_receiver_that_hangs_does_not_keep_others_from_being_asked() {
     assert_eq!(rig.asked().len(), 1);
     rig.run_for(secs(8));
     assert_eq!(rig.control.stats().asks_waiting, 0);
-    // Threads that have not returned still count as busy.
+    // The admissions have timed out, but a thread counts as busy until the receiver answers.
     let request = rig.request("late", 0);
     rig.mail(ToControl::Publish(request));
     assert!(rig.asked().is_empty());

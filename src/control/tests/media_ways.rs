@@ -200,7 +200,7 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
         assert_eq!(ask(wrong), Err(no(Denial::Jwt)), "{file} with a token for {wrong}");
         assert_eq!(ask(right), Ok(()), "{file} with a token for {right}");
     }
-    // A file has no entry any more once its record is removed or names another file.
+    // The index of files forgets a path once the record with that path is removed or names another file.
     rig.file_recorded("2", "sub/other.mp4", "vip", Vod::RECORDED);
     let app: Arc<str> = "live".into();
     assert_eq!(rig.control.files.stream_of_file(&rig.control.records, &app, "sub/meeting.mp4"), None);

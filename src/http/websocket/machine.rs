@@ -57,7 +57,7 @@ pub enum CloseReason {
     Error(Error),
 }
 
-/// Plain counters.
+/// Counters of a WebSocket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Frames read.

@@ -545,7 +545,7 @@ fn a_ring_that_is_shrunk_keeps_what_somebody_is_being_sent_and_else_nothing_with
     scene.stream.unsubscribe(id, &viewer);
     scene.stream.shrink(usize::MAX);
     assert_eq!((scene.stream.ring.base(), scene.stream.retained_bytes()), (11, 0));
-    // The key frame of these units is retained, so a new viewer could begin, and the ring is not cleared.
+    // The ring still has the key frame pushed here, at which a new viewer could begin, so it is not cleared.
     scene.push(V0, 1100, true);
     scene.push(V0, 1200, false);
     scene.stream.shrink(usize::MAX);

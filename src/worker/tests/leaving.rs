@@ -8,7 +8,7 @@ use crate::hub::Selection;
 use crate::mail::{Progress, StreamEnd};
 use crate::protocol::WantedBlob;
 
-/// Entries of the small run.
+/// Number of table entries in the small run.
 const FEW: usize = 1500;
 /// The size of the large run, as a multiple of the small one.
 const TIMES: usize = 8;
