@@ -35,7 +35,7 @@ pub mod status {
     pub const FINISHED: &str = "finished";
     /// The record says that the stream is live, but is no longer updated.
     pub const TERMINATED: &str = "terminated_unexpectedly";
-    /// No connection to the endpoint could be opened.
+    /// The connection to the endpoint could not be opened, or the endpoint refused the stream.
     pub const FAILED: &str = "failed";
     /// The connection to the endpoint was lost.
     pub const ERROR: &str = "error";

@@ -37,7 +37,7 @@ const RESTART_PAUSE: Duration = Duration::from_secs(1);
 const STEADY: Duration = Duration::from_secs(2);
 /// Maximum number of different reasons that are logged for one series of failures.
 const REASONS_MAX: usize = 4;
-/// Time limit of the resolver.
+/// Time after which a resolver that has not answered counts as silent.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
 
 /// A supervised push or pull.

@@ -436,7 +436,7 @@ mod tests {
         store.end_stream(B);
         assert_eq!(store.bytes(), 0);
         assert!(store.names.is_empty() && store.blobs.is_empty() && store.streams.is_empty());
-        // The name is free again.
+        // The end of stream A has made the name available to other streams.
         assert_eq!(store.publish(blob(B, "a", 0, 20)), Published::Stored);
     }
 

@@ -65,7 +65,8 @@ mod tests {
         let memory = RingMemory::new(800, 2);
         let (a, b) = (WorkerId(0), WorkerId(1));
         assert_eq!((memory.excess(a, 500), memory.excess(b, 300)), (0, 0));
-        // 900 bytes exceed the budget of 800. They are reduced to 700, and the share of each worker is 350.
+        // 900 bytes exceed the budget of 800. An eighth of the budget is to be left free, so 700 bytes may stay, and
+        // the share of each worker is 350.
         assert_eq!(memory.excess(a, 600), 200);
         assert_eq!(memory.excess(b, 300), 0, "it has less than its share");
         assert_eq!(memory.excess(a, 400), 0);

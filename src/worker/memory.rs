@@ -164,7 +164,8 @@ mod tests {
         rig.fill(3, 10);
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3)), (400, 300, 100));
         rig.fill(4, 24);
-        // The ring has lost its key frame. It was emptied, because its remaining units would be useless.
+        // The second ring lost its key frame when it was shrunk. It was emptied, because no viewer could begin with the
+        // rest.
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3), rig.kib_of(4)), (400, 0, 100, 240));
     }
 

@@ -440,7 +440,7 @@ fn a_producer_ends_with_its_stream_and_with_its_source() {
         rig.worker.handle_mail(rig.now, mail);
         rig.turn();
         assert!(rig.worker.live.producers.is_empty(), "moves: {moves}");
-        // The new source gets the demand of this worker.
+        // The worker that now has the publisher gets the demand of this worker.
         let wanted = |mail: &ToWorker| matches!(mail, ToWorker::Mirror { wanted, .. } if wanted.contains(TrackId::DERIVED));
         assert_eq!(rig.mail.iter().any(wanted), moves);
     }

@@ -137,7 +137,7 @@ pub(super) enum Recorded {
     Done { vod: String, began: i64 },
     /// A recording is under way already.
     Already,
-    /// Nothing can be recorded.
+    /// No recording could be started, or there is none to stop.
     Refused,
 }
 

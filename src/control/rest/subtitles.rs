@@ -27,7 +27,7 @@ const OFFSET_S_MAX: f64 = 3600.0;
 /// Duration of a cue that names none, in seconds.
 const DURATION_S: f64 = 4.0;
 /// Limits on the cues of a stream, and on those of all streams of an application: the time after which one more cue is
-/// allowed, and the number of cues allowed in a burst. The burst of a stream is the number of cues that fit a segment.
+/// allowed, and the number of cues allowed in a burst. A segment takes no more cues than the burst of a stream.
 const OF_STREAM: (Duration, u32) = (Duration::from_millis(100), 100);
 const OF_APP: (Duration, u32) = (Duration::from_millis(10), 1024);
 /// Number of entries in [`Rates`] above which the entries of unused limits are removed.

@@ -119,7 +119,7 @@ fn a_token_is_burnt_on_success_only() {
     let mut rig = Rig::with(&[], &[("publishTokenControlEnabled", "true"), ("ingestingStreamLimit", "1")]);
     let (one, two) = (token_of(&mut rig, "a", "publish"), token_of(&mut rig, "b", "publish"));
     let grant = rig.publish_with("a", &[("token", &one)]).unwrap();
-    // The limit is checked before the token.
+    // The limit is checked before the token, which is therefore not used up.
     assert!(matches!(rig.publish_with("b", &[("token", &two)]).unwrap_err(), Refusal::NotAllowed(_)));
     let again = token_of(&mut rig, "a", "publish");
     assert_eq!(rig.publish_with("a", &[("token", &again)]).unwrap_err(), Refusal::InUse);

@@ -192,7 +192,7 @@ fn what_changed_while_a_claim_was_asked_counts() {
     rig.claim_answer(first, true);
     assert_eq!(rig.late_verdict(one), Some(Err(Refusal::InUse)));
     assert_eq!(rig.open_claims(), 1);
-    // A drain ends waiting admissions.
+    // The start of the server's shutdown ends waiting admissions.
     let third = rig.begin("t");
     rig.control.drain(rig.now);
     rig.drain();
@@ -239,7 +239,7 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     let (_, stream) = rig.publish_claimed("s");
     let token = rig.last_claim().0 * 10;
     let key = StreamKey::new("live", "s");
-    // An older claim is ignored.
+    // A claim of another node is ignored if it is older than that of this node.
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token - 1)) });
     assert_eq!(rig.control.registry.find(&key), Some(stream));
     rig.take();

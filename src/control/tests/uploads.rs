@@ -123,7 +123,7 @@ fn r_45_what_is_broken_off_or_cannot_be_written_is_removed() {
         assert!(matches!(finish(&mut rig, RecordingOutcome::Removed), RecordingWork::Remove { .. }));
         let answered = rig.answer(session).is_some();
         assert_eq!(answered, told != UploadNews::Gone);
-        // Late news is ignored.
+        // Late news of an upload that has ended is ignored.
         news(&mut rig, session, UploadNews::Gone);
         assert!(rig.files.is_empty());
     }

@@ -35,7 +35,7 @@ fn r_55_of_two_administrators_that_delete_each_other_one_stays() {
                 .for_each(|(name, value)| request.headers.push(name.as_str(), value.as_str()));
             rig.send_request("127.0.0.1:9", request)
         };
-        // Both changes are being committed at the same time.
+        // Both changes are requested before either is committed.
         let (a, b) = (ask(&ours, first, "other@a"), ask(&theirs, second, "admin@a"));
         rig.run_for(Duration::from_secs(1));
         let (a, b) = (rig.response(a).unwrap(), rig.response(b).unwrap());
