@@ -170,7 +170,7 @@ impl Files {
         let text = format!("{} files are imported", files.len());
         let answer = Outcome::success().message(Some(&text)).response(200);
         if !cx.apps.contains_key(app) {
-            // The application was deleted meanwhile, and the link with it.
+            // While the files were read, the application was deleted, and with it the link to the folder.
             return cx.answer(requester, refused(""));
         }
         tracing::info!(app = &**app, files = files.len(), "folder imported");

@@ -301,7 +301,7 @@ impl Files {
     ) {
         let outcome = outcome.object();
         let Some(vod) = self.vod_of(records, &key).cloned() else {
-            // The record was removed meanwhile, so its object is removed too.
+            // The record was removed during the upload, so the uploaded object is removed too.
             if outcome == ObjectOutcome::Done {
                 self.remove_object(cx, now, storage, name, 0);
             }

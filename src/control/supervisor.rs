@@ -335,7 +335,7 @@ impl Supervisor {
         }
     }
 
-    /// True if the open attempt works.
+    /// True if an attempt is open and media flow over its connection.
     pub(super) fn is_steady(&self, job: Job) -> bool {
         self.tasks.get(&job).is_some_and(|task| matches!(task.phase, Phase::Open { since: Some(_), .. }))
     }

@@ -109,7 +109,7 @@ impl Viewers {
     /// Counts of an unknown stream.
     pub(super) const UNKNOWN: Self = Self { connected: -1, hls: -1, webrtc: -1, dash: -1, live: None };
 
-    /// Returns the viewers of one stream.
+    /// Returns the viewer counts of one stream.
     pub(super) fn of(record: &Broadcast, is_live: bool) -> Self {
         Self {
             connected: if is_live { i64::from(record.rtmp_viewer_count) } else { -1 },

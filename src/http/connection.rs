@@ -42,7 +42,7 @@ pub enum CloseReason {
     /// The peer ended its side.
     #[error("the peer closed the connection")]
     PeerClosed,
-    /// No request arrived in time.
+    /// No request arrived within the time limit.
     #[error("no request came in time")]
     Idle,
     /// [`Connection::close`] was called.

@@ -250,7 +250,7 @@ impl Conns {
         turn.agenda.outputs.push_back(Output::CloseUdp { conn: id, path });
     }
 
-    /// Returns the application of the stream that a session works for.
+    /// Returns the application of a session's stream.
     fn app_of(&self, live: &Live, id: ConnId) -> Option<Arc<str>> {
         let conn = self.get(id)?;
         let ordered = || Some(&live.streams.get(&conn.purpose.stream()?)?.key);

@@ -70,7 +70,7 @@ struct Asked {
     /// Language, as a BCP 47 tag; if missing, the first language in the setting [`LANGUAGES`].
     #[serde(default)]
     language: String,
-    /// Time from now to the cue, in seconds.
+    /// Time from the request to the cue, in seconds.
     #[serde(default)]
     offset: f64,
     /// Duration of the cue, in seconds.
@@ -82,7 +82,7 @@ const fn duration() -> f64 {
     DURATION_S
 }
 
-/// The cues in the body of a request, with the time from now to each in milliseconds.
+/// The cues in the body of a request, with the time from the request to each cue in milliseconds.
 type Cues = Vec<(u32, Cue)>;
 
 /// Converts seconds to milliseconds, up to a maximum in seconds.

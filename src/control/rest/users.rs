@@ -464,7 +464,7 @@ impl Management {
                 self.logged_in(cx, records, now, (origin, client), &email, fits);
             }
             (Purpose::Create { origin, user, initial }, PasswordOutcome::Made(hash)) => {
-                // Another request may have created the user meanwhile.
+                // Another request may have created the user while the password was being hashed.
                 let late = if initial {
                     records.auxiliary.has_users()
                 } else {

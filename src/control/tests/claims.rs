@@ -249,7 +249,7 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     // The viewers stay, and get the other node's stream.
     assert!(rig.control.outbound.is_copy(&rig.control.registry, &key));
     assert_eq!((rig.control.registry.find(&key), rig.open_claims()), (Some(stream), 0));
-    // A publisher that arrives here now needs a claim as usual.
+    // A publisher that arrives here now needs a new claim.
     let again = rig.begin("s");
     assert_eq!(rig.late_verdict(again), None);
     let ticket = rig.last_claim().0;

@@ -350,7 +350,7 @@ fn n_22_a_node_without_room_gives_a_source_back_and_goes_on_with_its_copy() {
 #[test]
 fn n_22_an_id_that_no_source_here_uses_is_passed_on_or_given_back() {
     let mut rig = Rig::with_directory(&[]);
-    // The source was stopped meanwhile, so the id is released.
+    // No source of this node uses the id that it gets, e.g. because the source was stopped, so the id is released.
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 8)) });
     assert_eq!(rig.asked.pop(), Some(Asked::Release { key: key("s"), token: 8 }));
     // A draining node passes on a claim that another node gives to it.

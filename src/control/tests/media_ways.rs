@@ -187,7 +187,7 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
         ("sub/meeting.mp4", "meeting", "vip", "meeting"),
         ("sub/meeting.mp4.tmp_extension", "meeting.mp4", "vip", "meeting"),
         ("abc.mp4", "abc", "abc", "file"),
-        // Without a record, the file's name decides.
+        // The stream of a file without a record is determined by the file's name.
         ("cam_2.mp4", "cam_2", "cam", "cam_2"),
     ];
     for (file, stem, right, wrong) in cases {

@@ -412,7 +412,7 @@ fn a_recording_that_fails_is_told_and_tried_again_while_its_stream_is_live() {
     rig.run_for(secs(1));
     let again = rig.recording();
     assert_eq!(again.stem, "mine", "under the name that was wanted");
-    // A stream that ended meanwhile is not recorded, and nothing has failed.
+    // If the stream ends before the next attempt, there is no further attempt, and no failure is reported.
     rig.over(again.recording, "the disk is full");
     rig.gone(session, stream, Departure::Clean, 0);
     rig.run_for(secs(60));

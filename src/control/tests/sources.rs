@@ -64,7 +64,7 @@ impl Rig {
         self.ask(request).map(|grant| (session, grant))
     }
 
-    /// Ends an attempt that has delivered.
+    /// Ends an attempt that has delivered media up to the time `dts_ms`.
     fn loses(&mut self, session: SessionRef, order: &PullOrder, stream: StreamId, dts_ms: i64) {
         self.gone(session, stream, Departure::Lost, dts_ms);
         self.pull_news(order.pull, order.attempt, lost("reset"));

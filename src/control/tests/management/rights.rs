@@ -1,4 +1,4 @@
-//! Rights that are removed meanwhile, and answers that are not cached.
+//! Rights that are removed while a change that needs them is being committed, and answers that are not cached.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 fn r_55_of_two_administrators_that_delete_each_other_one_stays() {
     for (first, second) in [
         (Method::Delete, Method::Delete),
-        // Each administrator takes the right from the other.
+        // Each administrator gives the other a read-only role.
         (Method::Put, Method::Put),
         (Method::Put, Method::Delete),
     ] {
