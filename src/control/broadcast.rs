@@ -295,10 +295,10 @@ members! {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// Not JSON, or a member of the wrong type.
+    /// The body is not JSON, or a member has the wrong type.
     #[error("{0}")]
     Json(String),
-    /// A member may not be null.
+    /// A member that may not be null is null; the text is its name.
     #[error("{0} cannot be null")]
     Null(&'static str),
 }

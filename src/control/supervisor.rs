@@ -127,7 +127,7 @@ pub(super) enum Step {
     Resolve(ResolveRequest),
     /// An allowed address to connect to; meaningless for a file.
     Connect(SocketAddr),
-    /// No usable address; the owner calls [`Supervisor::failed`].
+    /// There is no usable address, for this reason; the owner calls [`Supervisor::failed`].
     Failed(String),
 }
 

@@ -55,7 +55,7 @@ pub(super) struct Had {
 }
 
 impl Had {
-    /// Describes the units numbered below `until` whose times are not later than the time listed for their track.
+    /// Describes the units that a worker has: those numbered below `until`, up to the time listed for their track.
     pub(super) const fn new(tracks: Vec<(TrackId, i64)>, until: u64) -> Self {
         Self { tracks, until }
     }

@@ -68,7 +68,7 @@ impl Rig {
         (copy.0, copy.1, grant)
     }
 
-    /// Starts a source that delivers. The token of its claim is ten times its ticket.
+    /// Starts a source that delivers media. The token of its claim is ten times its ticket.
     fn running_source(&mut self, id: &str) -> (WorkerId, PullOrder, Grant) {
         self.post(
             &format!("{BROADCASTS}/create?autoStart=true"),

@@ -646,7 +646,7 @@ fn r_04_r_07_a_token_decides_when_that_way_is_on() {
     let twice = with(&good).with("ProxyAuthorization", &good);
     assert_eq!(rig.status_of(&twice, Method::Get, resources), 400);
     assert_eq!(rig.status_of(&admin.with("ProxyAuthorization", " "), Method::Get, resources), 200);
-    // Expiry follows the wall clock, even if it jumps.
+    // The expiry of a token follows the wall clock, even if it jumps.
     let mut claims = jwt::Claims::new();
     claims.insert("exp".into(), (START_MS / 1000 + 60).into());
     let short = with(&jwt::sign(&claims, SECRET.as_bytes()));

@@ -1,4 +1,4 @@
-//! Output: the bytes that are offered to a socket, and what follows from how many the socket accepts.
+//! Output: the bytes that are offered to a socket, and the effects of the socket's accepting all or some of them.
 
 use media::TrackKind;
 
@@ -316,7 +316,7 @@ fn frame_of(n: u8, dts: i64, key_frame: bool) -> Event {
 #[test]
 fn a_sink_is_handed_what_lies_before_and_behind_its_change_of_tracks_at_once() {
     let other = Selection::only(TrackKind::Video, TrackId::nth(TrackKind::Video, 1).unwrap());
-    // Once with a unit of the former track (`before`) between the selection and the new track's key frame, and once
+    // Run twice: if `before`, with a unit of the former track between the selection and the new track's key frame, else
     // without.
     for (before, expected) in
         [(true, &["33 of 0", "66 of 1", "99 of 1"][..]), (false, &["66 of 1", "99 of 1"])]
