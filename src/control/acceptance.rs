@@ -143,7 +143,7 @@ mod tests {
     fn a_burst_between_two_groups_of_pictures_is_no_rate() {
         let limits = AcceptLimits { bitrate: Some(1_000_000), ..AcceptLimits::default() };
         let mut since = None;
-        // All bytes of five seconds arrive at once, then none.
+        // All bytes of five seconds arrive in the first second, then none.
         for second in 0..5 {
             assert_eq!(refusal(limits, &mut since, &figures(second, 0, 600_000, 1)), None);
         }

@@ -28,7 +28,7 @@ pub(super) enum Reply {
     Later,
 }
 
-/// The object `Result` of the reference's API, with members in the same order as there.
+/// The object `Result` of Ant Media Server's API, with members in the same order as there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(in crate::control) struct Outcome<'a> {
     success: bool,

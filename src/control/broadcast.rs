@@ -1,4 +1,4 @@
-//! The broadcast record, with members in the reference's order (docs/rest.md): as shown by the API, as stored, and as
+//! The broadcast record: as shown by the API with Ant Media Server's order of members (docs/rest.md), as stored, and as
 //! set by request bodies.
 
 use std::sync::LazyLock;
@@ -35,9 +35,9 @@ pub mod status {
     pub const FINISHED: &str = "finished";
     /// The record says that the stream is live, but is no longer updated.
     pub const TERMINATED: &str = "terminated_unexpectedly";
-    /// The endpoint could not be opened.
+    /// The connection to the endpoint could not be opened, or the endpoint refused the stream.
     pub const FAILED: &str = "failed";
-    /// The endpoint broke.
+    /// The connection to the endpoint was lost.
     pub const ERROR: &str = "error";
     /// All statuses.
     pub const ALL: [&str; 7] = [CREATED, PREPARING, BROADCASTING, FINISHED, TERMINATED, FAILED, ERROR];
@@ -73,7 +73,7 @@ macro_rules! plain_members {
     ($($ty:ty),*) => {$(
         impl Member for $ty {
             type Given = $ty;
-            /// Null becomes zero or false, as in the reference.
+            /// Null becomes zero or false, as in Ant Media Server.
             fn set(&mut self, given: Option<$ty>) {
                 *self = given.unwrap_or_default();
             }
@@ -295,10 +295,10 @@ members! {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// Not JSON, or a member of the wrong type.
+    /// The body is not JSON, or a member has the wrong type.
     #[error("{0}")]
     Json(String),
-    /// A member may not be null.
+    /// A member that may not be null is null; the text is its name.
     #[error("{0} cannot be null")]
     Null(&'static str),
 }

@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 64;
 pub(super) enum Asked {
     /// Figures of the connections of one protocol.
     Statistics(&'static str),
-    /// A page of viewers, limited to the protocols whose clients the reference lists.
+    /// A page of viewers, limited to the protocols whose clients Ant Media Server lists.
     Clients {
         /// Number of viewers to skip at the beginning.
         offset: usize,
@@ -171,7 +171,7 @@ fn viewer(one: &ViewerFigures) -> Value {
     })
 }
 
-/// Returns the JSON of a viewer in the reference's form; `None` for a publisher, or a protocol that the reference
+/// Returns the JSON of a viewer in Ant Media Server's form; `None` for a publisher, or a protocol that Ant Media Server
 /// omits.
 fn client(connection: &ConnectionFigures, wall_ms: u64) -> Option<Map<String, Value>> {
     let mut members = connection.figures.client(wall_ms).filter(|_| connection.role == Role::Viewer)?;

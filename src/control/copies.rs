@@ -4,8 +4,8 @@
 //!    according to the directory, else from each of the operator's `edge.origins` in turn.
 //! 2. The copy is a stream of this node like any other, but has no record, hooks, recordings or pushes here; the origin
 //!    has them. It keeps the origin's tracks, times and epochs.
-//! 3. A broken connection is retried, at once if the directory names another node; viewers stay. If the stream ends at
-//!    the origin, the copy ends too, unless the directory names another node for it.
+//! 3. A broken connection is retried, immediately if the directory names another node; viewers stay. If the stream ends
+//!    at the origin, the copy ends too, unless the directory names another node for it.
 //! 4. A copy without viewers ends after `edge.linger`. A publisher that is admitted here takes over the copy, with its
 //!    viewers and clock.
 
@@ -203,7 +203,7 @@ impl Cluster {
 }
 
 impl Control {
-    /// Follows the directory's report that another node has a stream: a copy is fetched from that node at once, a
+    /// Follows the directory's report that another node has a stream: a copy is fetched from that node immediately, a
     /// stream that has lost its publisher here becomes a copy, and waiting sessions may ask again.
     pub(super) fn follow_claim(&mut self, now: Now, key: &StreamKey) {
         if self.registry.cluster.location(key).is_none() {
@@ -338,7 +338,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Requests a copy from its current origin.
+    /// Interrupts the fetching of a copy, and requests it anew from the origin that the directory now names first.
     fn ask_anew(&mut self, key: &StreamKey) {
         let origins = self.registry.cluster.origins_of(self.cx, key);
         let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };

@@ -1,8 +1,8 @@
 //! Restreaming endpoints (docs/robustness.md, U-01 to U-04).
 //!
-//! 1. When a stream goes live, or an endpoint is added to a live stream, an attempt begins at once.
-//! 2. The `supervisor` resolves names, checks addresses and times the attempts, which are ordered from the source's
-//!    worker.
+//! 1. When a stream goes live, or an endpoint is added to a live stream, an attempt begins immediately.
+//! 2. The `supervisor` resolves names, checks addresses and times the attempts. The worker that has the stream's
+//!    publisher makes them.
 //! 3. News of the current attempt changes the endpoint's status. News of an older attempt is dropped.
 //! 4. A failed attempt is followed by another one. If `endpointRepublishLimit` is set, attempts end at that number,
 //!    until the stream is published again or the setting allows more.

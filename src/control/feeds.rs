@@ -173,7 +173,8 @@ fn rows_of(request: &Request) -> usize {
 }
 
 impl Access {
-    /// Queues the request of a feed. If the peer has no login, returns the request, which the caller refuses at once.
+    /// Queues the request of a feed. If the peer has no login, returns the request, which the caller refuses
+    /// immediately.
     pub(super) fn feed_asked(
         &mut self,
         cx: &mut Context,

@@ -25,7 +25,7 @@ use crate::types::Now;
 
 /// Maximum number of files from imported folders in an application.
 const IMPORTED_MAX: usize = 50_000;
-/// The reference's stream name and id for a file that was not recorded from a stream.
+/// Ant Media Server's stream name and id for a file that was not recorded from a stream.
 const NO_STREAM: &str = "vodFile";
 
 fn refused(message: &str) -> Response {
@@ -47,7 +47,7 @@ impl ControlConfig {
 }
 
 impl Records {
-    /// Imports a folder. Returns the answer if it is known at once; otherwise a job answers the requester.
+    /// Imports a folder. Returns the answer if it is known immediately; otherwise a job answers the requester.
     pub(super) fn import_folder(
         &self,
         cx: &mut Context,
@@ -127,7 +127,8 @@ impl AuxiliaryRecords {
 }
 
 impl Context {
-    /// Removes an imported folder. Returns the answer if it is known at once; otherwise a job answers the requester.
+    /// Removes an imported folder. Returns the answer if it is known immediately; otherwise a job answers the
+    /// requester.
     pub(super) fn forget_folder(
         &mut self,
         requester: Requester,
@@ -169,7 +170,7 @@ impl Files {
         let text = format!("{} files are imported", files.len());
         let answer = Outcome::success().message(Some(&text)).response(200);
         if !cx.apps.contains_key(app) {
-            // The application was deleted meanwhile, and the link with it.
+            // While the files were read, the application was deleted, and with it the link to the folder.
             return cx.answer(requester, refused(""));
         }
         tracing::info!(app = &**app, files = files.len(), "folder imported");

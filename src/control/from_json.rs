@@ -1,5 +1,5 @@
-//! Conversion of a body's JSON to members of a record. Numbers, texts and booleans are converted as in the reference,
-//! also within objects.
+//! Conversion of a body's JSON to members of a record. Numbers, texts and booleans are converted into each other as in
+//! Ant Media Server, also within objects.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -276,7 +276,7 @@ mod tests {
         assert!(HlsParameters::from_json(json!("x")).is_err());
         assert!(Vec::<EncoderSettings>::from_json(json!([null])).is_err());
         assert!(Vec::<EncoderSettings>::from_json(json!([{"height": {}}])).is_err());
-        // Values stored by an older version are accepted, whatever their type.
+        // A value that an older version stored with another type is accepted: the object gets its defaults.
         assert_eq!(serde_json::from_str::<HlsParameters>("\"x\"").unwrap(), HlsParameters::default());
     }
 }

@@ -25,7 +25,7 @@ pub struct Ordered {
 /// The state of an ordered task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Ordered from this worker.
+    /// Control has ordered this worker to perform the task.
     Open(WorkerId),
     /// Waiting for the next attempt, or for a name to be resolved.
     Waiting,

@@ -2,7 +2,7 @@
 //!
 //! 1. [`Context::submit`] stores the continuation under a new id, and [`Output::Job`] goes to the job service.
 //! 2. [`Control::handle_job`] passes the answer to the continuation, which must check the state of control again, since
-//!    it may have changed meanwhile.
+//!    it may have changed during the job.
 //!
 //! The queue of each class bounds the number of jobs in progress ([`crate::jobs::Limits`]). Control applies the same
 //! bound as the job service, so that a job of a full class is refused before it is made.

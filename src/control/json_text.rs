@@ -1,5 +1,6 @@
-//! JSON as Jackson accepts it where serde_json does not: a leading byte order mark, and escapes of a lone surrogate
-//! (RFC 8259 §8.1, §8.2). Characters that UTF-8 cannot encode become replacement characters.
+//! JSON that Jackson (the parser of Ant Media Server) accepts and serde_json does not: with a leading byte order mark,
+//! or with the escape of a lone surrogate (RFC 8259 §8.1, §8.2). Such an escape becomes a replacement character,
+//! because UTF-8 cannot encode it.
 
 use std::borrow::Cow;
 

@@ -204,8 +204,8 @@ impl Outbound {
 }
 
 impl Outgoing<'_> {
-    /// Handles an id received while this node drains: gives the id to another node. If no node takes it and its source
-    /// ran here before, the source runs here again.
+    /// Handles a claim that another node has given to this node while this node drains: gives it to yet another node.
+    /// If none takes it and the source of the claimed id ran here before, the source runs here again.
     fn take_back(&mut self, key: &StreamKey, giver: Option<&Holder>) {
         let Some(leaving) = &mut self.cx.leaving else { return };
         if let Some(giver) = giver {
@@ -246,8 +246,8 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Handles an id received from another node. Either that node is draining, or this node is draining and the other
-    /// gives the id back.
+    /// Handles the claim of a source's id that another node has given to this node. Either that node is draining, or
+    /// this node is draining and the other gives the claim back.
     pub(super) fn take_given(&mut self, key: &StreamKey, giver: Option<&Holder>) {
         if !self.records.get(key).is_some_and(|record| record.source_wanted) {
             return self.registry.cluster.release_unused(key);

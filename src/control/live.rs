@@ -60,11 +60,11 @@ impl Source {
 pub(super) struct Told {
     /// True if hooks have been called to report that the stream is live.
     pub(super) announced: bool,
-    /// The record's members as last sent to workers.
+    /// The fields of the stream's record that were last sent to workers.
     pub(super) details: StreamDetails,
 }
 
-/// Totals received from publishers.
+/// Figures of the data that a stream has received from its publishers.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     /// Total of the bytes received from all publishers of the stream before the current one.

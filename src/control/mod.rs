@@ -3,7 +3,7 @@
 //! give the same outputs.
 //!
 //! 1. Workers send mail ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
-//! 2. Admission answers at once (`registry`): every worker hears of a stream before its publisher gets the grant.
+//! 2. Admission answers immediately (`registry`): every worker hears of a stream before its publisher gets the grant.
 //! 3. The API (`rest`) reads memory. Changes are gathered and committed by the store's thread. Then they become
 //!    visible, and the requests for them are answered (`writes`).
 //! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves names, checks addresses, and times the
@@ -134,14 +134,15 @@ pub struct ControlConfig {
     pub lost: BTreeSet<Arc<str>>,
     /// The number of workers.
     pub workers: u16,
-    /// Random name of this node, for `via` entries.
+    /// Random name of this node. Its pushes carry it in `via`, the list of servers that a stream has passed, by which
+    /// loops are detected.
     pub node: String,
     /// The address of this machine as seen by others: the value of `originAdress`, and the host in `rtmpURL` if
     /// `server.name` is not set.
     pub host_address: String,
     /// The policy for pushes and pulls, which also knows this server's own addresses.
     pub outbound: OutboundPolicy,
-    /// The bound addresses of the server.
+    /// The addresses to which the server's listeners and ports are bound.
     pub addresses: Addresses,
     /// A secret drawn at start, for tokens that workers give to peers; `None` in tests.
     pub secret: Option<Seed>,
@@ -149,7 +150,7 @@ pub struct ControlConfig {
     pub cluster: Option<Membership>,
 }
 
-/// An output of control.
+/// An action that control asks its shell, the code that drives it, to take.
 #[derive(Debug)]
 pub enum Output {
     /// Post mail to a worker.

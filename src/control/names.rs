@@ -1,7 +1,7 @@
 //! Host names to which this server connects, and their addresses.
 //!
-//! 1. A name resolved within the last hour is answered at once, and also resolved again for the next attempt, so that a
-//!    slow or busy resolver delays only new names. The system's resolver reports no TTL.
+//! 1. A name resolved within the last hour is answered immediately, and also resolved again for the next attempt, so
+//!    that a slow or busy resolver delays only new names. The system's resolver reports no TTL.
 //! 2. Each application asks for a name only once at a time, and uses its own share of the resolver's threads
 //!    ([`crate::jobs::shares`]).
 //! 3. If a name can no longer be resolved, its last addresses remain in use until they are an hour old.
@@ -97,7 +97,7 @@ fn is_localhost(host: &str) -> bool {
 }
 
 impl Outgoing<'_> {
-    /// Looks a name up for an application. The requester is answered at once if the name is known, else later.
+    /// Looks a name up for an application. The requester is answered immediately if the name is known, else later.
     pub(super) fn look_up(&mut self, Name { app, host, port }: Name<'_>, asker: Asker) {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         let with_port = |address: &IpAddr| SocketAddr::new(*address, port);

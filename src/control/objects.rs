@@ -22,9 +22,10 @@ use crate::jobs::{Class, ObjectAction, ObjectOutcome, ObjectWork, Outcome, Work}
 use crate::store::Key;
 use crate::types::Now;
 
-/// Pause after the first failure; doubled with each further one.
+/// Pause between the first failed attempt to upload or remove an object and the next one; doubled with each further
+/// failure.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Maximum pause.
+/// Maximum pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 /// Maximum number of attempts to remove an object.
 const REMOVALS: u32 = 8;
@@ -224,7 +225,8 @@ impl Files {
         let name = name.to_string();
         let path = vod.path(&key.app);
         let Some(storage) = cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
-            // Object storage was switched off. The record still asks for the upload.
+            // Object storage was switched off. The record still asks for the upload, so the file waits until the
+            // settings name a storage again.
             self.objects.parked.insert(key);
             return;
         };
@@ -299,7 +301,7 @@ impl Files {
     ) {
         let outcome = outcome.object();
         let Some(vod) = self.vod_of(records, &key).cloned() else {
-            // The record was removed meanwhile, so its object is removed too.
+            // The record was removed during the upload, so the uploaded object is removed too.
             if outcome == ObjectOutcome::Done {
                 self.remove_object(cx, now, storage, name, 0);
             }

@@ -1,4 +1,4 @@
-//! The view of control that starts, moves and ends pushes and pulls, and follows their connections.
+//! [`Outgoing`] borrows those parts of control that are needed to start, move and end pushes and pulls.
 
 use super::Outbound;
 use super::context::Context;

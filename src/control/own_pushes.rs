@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(peer_of(&mut own, now, "b", end, &[]), "0.0.0.0");
         now += LINGER - Duration::from_millis(1);
         assert_eq!(peer_of(&mut own, now, "b", end, &[]), "0.0.0.0");
-        // The next attempt uses the same port.
+        // The next attempt of the push uses the same local port.
         own.opened(now, PushId(1), &a, end.parse().unwrap());
         now += Duration::from_secs(60);
         assert_eq!(peer_of(&mut own, now, "b", end, &[]), "0.0.0.0");

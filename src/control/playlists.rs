@@ -1,8 +1,8 @@
 //! Playlists: records whose stream is a sequence of items, each pulled like the URL of a stream source (docs/rest.md).
 //!
 //! 1. A start begins with the item at `currentPlayIndex`, or the first one after it that can be pulled at all.
-//! 2. When an item ends, the next one begins at once, on the same stream. Its media are read no faster than the clock
-//!    shared by the items allows.
+//! 2. When an item ends, the next one begins immediately, on the same stream. Its media are read no faster than the
+//!    clock shared by the items allows.
 //! 3. After the last item the playlist starts over, or ends (`playlistLoopEnabled`).
 //! 4. An item without media is skipped. After all items have failed in a row there are pauses, as between the attempts
 //!    of a source.
@@ -28,7 +28,7 @@ use super::wanted::TICK;
 /// Minimum playing time of an item that counts as played.
 const PLAYED_MIN: Duration = Duration::from_secs(1);
 
-/// Maximum number of consecutive failed items that are skipped at once.
+/// Maximum number of consecutive failed items that are skipped without a pause.
 const PASSED_MAX: usize = 16;
 
 /// The state of a playing playlist.
@@ -92,7 +92,7 @@ impl Records {
         Err(refusal)
     }
 
-    /// Returns the source of an item.
+    /// Returns the origin from which an item's media are fetched.
     fn item(&self, cx: &Context, key: &StreamKey, index: usize) -> Result<Origin, String> {
         let record = self.get(key).ok_or("There is no such broadcast")?;
         let item = items(record).get(index).ok_or("There is no such item")?;
@@ -198,7 +198,7 @@ impl Outgoing<'_> {
         self.stop_source(key, StreamEnd::Stopped);
     }
 
-    /// Begins an item: at once, or after a pause if all items have failed in a row and this one was not requested.
+    /// Begins an item: immediately, or after a pause if all items have failed in a row and this one was not requested.
     fn begin_item(&mut self, key: &StreamKey, (origin, asked): (Origin, bool)) {
         let count = self.records.get(key).map_or(0, |record| items(record).len());
         let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };

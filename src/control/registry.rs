@@ -141,7 +141,7 @@ impl Control {
         self.registry.review_viewers(&mut self.cx, &self.records, key);
         self.outgoing(now).reconcile_pushes(key);
         self.recorder(now).reconcile_recording(key);
-        // The copy's units have been arriving, so the source counts as started at once.
+        // The copy's units have been arriving, so the source counts as started immediately.
         self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream);
         Ok(grant)
     }
@@ -322,8 +322,8 @@ impl Registry {
         Some(grant)
     }
 
-    /// Continues the stream with the first media of a source's next attempt. The record starts over, as after a first
-    /// attempt.
+    /// Continues the stream with the first media of a source's next attempt. The figures in the record (start time,
+    /// duration, bytes) begin anew, as at the first attempt.
     pub(super) fn return_pull(
         &mut self,
         cx: &mut Context,
@@ -381,7 +381,8 @@ impl Registry {
         }
     }
 
-    /// Ends a stream, which frees its id at once. Other parts follow at the end of the turn ([`Control::follow_ends`]).
+    /// Ends a stream, which frees its id immediately. Other parts follow at the end of the turn
+    /// ([`Control::follow_ends`]).
     pub(super) fn end(&mut self, cx: &mut Context, stream: StreamId, end: StreamEnd) {
         let Some(live) = self.remove(stream) else { return };
         tracing::info!(key = %live.key, reason = end.reason(), "stream ended");

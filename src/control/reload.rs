@@ -1,5 +1,5 @@
-//! Reloading of settings while the server runs (SIGHUP). Changes take effect at once where possible. Ports, addresses,
-//! the number of workers and the limits of connections need a restart.
+//! Reloading of settings while the server runs (SIGHUP). Changes take effect immediately where possible. Ports,
+//! addresses, the number of workers and the limits of connections need a restart.
 
 use std::sync::Arc;
 

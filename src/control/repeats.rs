@@ -22,7 +22,7 @@ pub(super) enum Repeat {
     Pull,
     /// A failed attempt of an endpoint.
     Push,
-    /// A resolver without an answer.
+    /// A host name for which the resolver has not answered in time.
     Resolver,
     /// A playlist item that delivered no media.
     Item,
@@ -161,7 +161,7 @@ mod tests {
             lines.extend(repeats.take_due(now));
         }
         let counts: Vec<_> = lines.iter().map(|(kind, failures, ..)| (*kind, *failures)).collect();
-        // The first failure starts the period, so each sum covers sixty seconds and the second of that failure.
+        // A period begins with a failure and ends sixty seconds later, so each sum has the failures of 61 seconds.
         assert_eq!(counts, [(Repeat::Pull, 61 * 20), (Repeat::Push, 61 * 20)].repeat(4));
         assert_eq!((lines[0].2.to_string(), &*lines[0].3), ("live/s19".to_owned(), "reason 60"));
         // If nothing fails, nothing is logged and no deadline is set.

@@ -1,8 +1,8 @@
 //! Stream sources: records whose stream this server pulls (docs/rest.md; docs/robustness.md, U-02).
 //!
 //! 1. A start (over the API, by a viewer, or with the server) reserves the id: no encoder may publish to it.
-//! 2. The `supervisor` times the attempts. Each is ordered from a worker: the one that has the stream, so that the
-//!    stream need not move, or else the least loaded one. The status is `preparing`.
+//! 2. The `supervisor` times the attempts. A worker makes the attempt: the one that has the stream, so that the stream
+//!    need not move, or else the least loaded one. The status is `preparing`.
 //! 3. The first media of an attempt are handled like a request to publish (`registry`): in the first attempt the stream
 //!    goes live, in a later one it continues with its clock, viewers and pushes. The status is `broadcasting`.
 //! 4. After an attempt, the status is `finished` until the next one. The stream stays live as long as the source runs.
@@ -514,8 +514,8 @@ impl Outgoing<'_> {
         self.attempt(Job::Pull(id));
     }
 
-    /// Orders the attempt. If a worker has the stream already, the same worker makes the attempt, and handles the end
-    /// of the previous attempt first.
+    /// Orders a worker to make the attempt. If a worker has the stream already, that worker gets the order, so that it
+    /// handles the end of the previous attempt first.
     pub(super) fn order_pull(&mut self, id: PullId, address: SocketAddr) {
         let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Pull(id)) else { return };
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };

@@ -162,7 +162,7 @@ impl Registry {
         now: Now,
         (worker, stream): (WorkerId, StreamId),
     ) {
-        // The record of a copy is kept by its origin.
+        // The node that has the publisher keeps the record of a copied stream.
         let Some(live) = self.get(&stream) else { return };
         if live.is_copy() && !live.is_view() {
             if let Some((worker, news)) = audience::news(self, &mut outbound.sources, stream) {
@@ -195,7 +195,8 @@ impl Registry {
         let Some(figures) = &live.received.figures else { return };
         let bytes = live.received.bytes_before.saturating_add(figures.received_bytes);
         record.received_bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        // The average in bit/s since the start, computed like in the reference from whole seconds by integer division.
+        // The average in bit/s since the start. As in Ant Media Server, it is computed from whole seconds by integer
+        // division.
         record.bitrate =
             record.received_bytes.checked_div(record.duration / 1000).unwrap_or(0).saturating_mul(8);
         let (width, height) = figures.size;

@@ -1,8 +1,8 @@
 //! The supervisor of outgoing connections that are kept up: pushes (`endpoints`) and pulls (`sources`). It handles
 //! attempts, pauses, names and addresses, but no media.
 //!
-//! 1. [`Supervisor::attempt`] begins an attempt. An address is checked and returned at once; a host name is resolved
-//!    first, at each attempt.
+//! 1. [`Supervisor::attempt`] begins an attempt. An address is checked and returned immediately; a host name is
+//!    resolved first, at each attempt.
 //! 2. The owner orders the connection, reports it with [`Supervisor::open`], and once it works with
 //!    [`Supervisor::steady`].
 //! 3. The owner recognizes news of an older attempt with [`Supervisor::is_current`], and drops it.
@@ -32,11 +32,12 @@ use crate::types::{Now, PullId, PushId, WorkerId};
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
 /// Pause before the next attempt if the last one ended without failing.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
-/// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
+/// Duration of a connection after which the pauses between attempts start over from the shortest, because a later
+/// outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);
 /// Maximum number of different reasons that are logged for one series of failures.
 const REASONS_MAX: usize = 4;
-/// Time limit of the resolver.
+/// Time after which a resolver that has not answered counts as silent.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
 
 /// A supervised push or pull.
@@ -126,7 +127,7 @@ pub(super) enum Step {
     Resolve(ResolveRequest),
     /// An allowed address to connect to; meaningless for a file.
     Connect(SocketAddr),
-    /// No usable address; the owner calls [`Supervisor::failed`].
+    /// There is no usable address, for this reason; the owner calls [`Supervisor::failed`].
     Failed(String),
 }
 
@@ -219,12 +220,12 @@ impl Supervisor {
         self.tasks.get(&job).is_some_and(|task| task.remote.reach == Reach::Node)
     }
 
-    /// Notes the worker that an attempt was ordered from.
+    /// Notes the worker that was ordered to make the attempt.
     pub(super) fn open(&mut self, job: Job, worker: WorkerId) {
         self.enter(job, Phase::Open { worker, since: None });
     }
 
-    /// Notes that the attempt works.
+    /// Notes that the open attempt works: media flow over its connection.
     pub(super) fn steady(&mut self, now: Instant, job: Job) {
         if let Some(Task { phase: Phase::Open { worker, since }, .. }) = self.tasks.get(&job) {
             let (worker, since) = (*worker, since.unwrap_or(now));
@@ -334,7 +335,7 @@ impl Supervisor {
         }
     }
 
-    /// True if the open attempt works.
+    /// True if an attempt is open and media flow over its connection.
     pub(super) fn is_steady(&self, job: Job) -> bool {
         self.tasks.get(&job).is_some_and(|task| matches!(task.phase, Phase::Open { since: Some(_), .. }))
     }

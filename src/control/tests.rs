@@ -81,7 +81,7 @@ struct Rig {
     files: Vec<(JobId, Work)>,
     /// Unfinished recordings of an earlier run; `None`: the search for them is not answered.
     leftovers: Option<Vec<Vec<String>>>,
-    /// Applications of each search for DVR folders that viewers can no longer go back to.
+    /// Applications named in each search for the DVR folders of streams that can no longer be replayed.
     sweeps: Vec<Vec<String>>,
     /// True if searches for DVR folders are not answered.
     holds_sweeps: bool,

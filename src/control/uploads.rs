@@ -69,7 +69,7 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    /// True if an address may send another upload; `None` is a sender with a login or a token.
+    /// True if the address `client` may send another upload. Always true for `None`, a sender with a login or a token.
     fn has_room(&self, client: Option<IpAddr>) -> bool {
         let of_client = self.by_session.values().filter(|upload| upload.client == client).count();
         client.is_none() || of_client < UPLOADS_OF_ADDRESS_MAX

@@ -1,5 +1,5 @@
-//! The members of a record that count and limit viewers. The reference has a count and a limit for each of the ways of
-//! watching that it knows. All other viewers count as connected.
+//! The members of a record that count and limit viewers. Ant Media Server has a count and a limit for each of the ways
+//! of watching that it knows. Viewers that watch in any other way count as connected.
 
 use serde::Serialize;
 
@@ -109,7 +109,7 @@ impl Viewers {
     /// Counts of an unknown stream.
     pub(super) const UNKNOWN: Self = Self { connected: -1, hls: -1, webrtc: -1, dash: -1, live: None };
 
-    /// Returns the viewers of one stream.
+    /// Returns the viewer counts of one stream.
     pub(super) fn of(record: &Broadcast, is_live: bool) -> Self {
         Self {
             connected: if is_live { i64::from(record.rtmp_viewer_count) } else { -1 },
@@ -120,7 +120,7 @@ impl Viewers {
         }
     }
 
-    /// Returns the totals of an application with `live` streams. As in the reference, these totals do not count
+    /// Returns the totals of an application with `live` streams. As in Ant Media Server, these totals do not count
     /// viewers.
     pub(super) const fn of_all(live: usize) -> Self {
         Self { connected: -1, hls: 0, webrtc: 0, dash: 0, live: Some(live) }

@@ -239,7 +239,7 @@ fn answer_of(
             Some(record) => rest::room(record),
             None => Outcome::failure("Operation not completed").response(400),
         },
-        // A record made by publishing may have been removed meanwhile, because its stream has ended.
+        // A record made by publishing may have been removed during the commit, because its stream has ended.
         Answer::Success | Answer::SuccessOfNulls | Answer::Made(_) if !existed => {
             Outcome::failure("").response(200)
         }

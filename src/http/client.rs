@@ -387,7 +387,7 @@ mod tests {
         }
     }
 
-    /// Bytes that arrived earlier in the same read must not count against the length of the chunk.
+    /// The length of a chunk is not limited, also if the same read contains bytes of an earlier chunk.
     #[test]
     fn a_chunk_of_any_length_is_no_fault_however_it_came() {
         let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n4000000\r\nb";
@@ -402,7 +402,7 @@ mod tests {
         reader.handle_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
         let chunk = [&b"10000\r\n"[..], &[7; 0x10000], b"\r\n"].concat();
         let mut bytes = 0;
-        // More bytes than the reader ever holds.
+        // Feed more bytes than the reader may hold. It passes them on.
         for _ in 0..1100 {
             reader.handle_bytes(&chunk).unwrap();
             while let Some(event) = reader.poll_event() {

@@ -1,9 +1,9 @@
 //! Content codings (RFC 9110 §8.4, §12.5.3): whether a client accepts gzip, and which responses are compressed.
 //!
-//! Small responses, and responses that gzip would not make smaller, are not compressed. Nor are responses from memory
-//! to browsers ([`encode`]): a page of another site can make a browser send requests, and the length of a compressed
-//! response reveals its content (docs/security.md). Content that is the same for all clients (pages, playlists,
-//! manifests) is compressed only once, and for browsers, too.
+//! Small responses, and responses that gzip would not make smaller, are not compressed. Responses that are made for one
+//! client ([`encode`]) are not compressed for browsers: a page of another site can make a browser send requests, and
+//! the length of a compressed response reveals its content (docs/security.md). Content that is the same for all clients
+//! (pages, playlists, manifests) is compressed only once, and for browsers, too.
 
 use std::io::Write;
 
@@ -121,7 +121,8 @@ pub fn mark(headers: &mut Headers) {
     headers.push("Content-Encoding", GZIP);
 }
 
-/// Compresses a response from memory if that is allowed. A response that has chosen a coding itself is not changed.
+/// Compresses the body of a response that was made for one client, if that is allowed. A response that has chosen a
+/// coding itself is not changed.
 pub(super) fn encode(response: &mut Response, takes_gzip: bool) {
     let headers = &response.headers;
     let is_sized = (CODED_BYTES_MIN..=CODED_BYTES_MAX).contains(&response.body.len());

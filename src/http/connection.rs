@@ -18,8 +18,8 @@ use super::{BodyLimits, Error, Intake, Limits};
 
 /// Input is processed in pieces of this size. Each piece is parsed before the next one is held.
 const PIECE_BYTES: usize = 16 * 1024;
-/// Maximum number of bytes that a shell may have read before it noticed that no bytes are wanted. More bytes are an
-/// overrun.
+/// Maximum number of bytes that the shell, which owns the socket, may have read before it noticed that no bytes are
+/// wanted. More bytes are an overrun.
 const OVERRUN_BYTES: usize = 1024 * 1024;
 
 pub use stream::{End, StreamAnswer, StreamRequest};
@@ -42,7 +42,7 @@ pub enum CloseReason {
     /// The peer ended its side.
     #[error("the peer closed the connection")]
     PeerClosed,
-    /// No request arrived in time.
+    /// No request arrived within the time limit.
     #[error("no request came in time")]
     Idle,
     /// [`Connection::close`] was called.
@@ -56,7 +56,7 @@ pub enum CloseReason {
     Error(Error),
 }
 
-/// Plain counters.
+/// Counters of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Requests parsed, body included.
@@ -405,8 +405,8 @@ impl Connection {
         Some(std::mem::take(&mut self.held).freeze())
     }
 
-    /// Closes the connection: at once if no request is outstanding, otherwise after the response. A body that is being
-    /// sent in blocks is cut off.
+    /// Closes the connection: immediately if no request is outstanding, otherwise after the response. A body that is
+    /// being sent in blocks is cut off.
     pub fn close(&mut self) {
         self.shutdown = true;
         match self.stage {
@@ -680,7 +680,7 @@ impl Connection {
             let exchange = Exchange { method: Method::Get, version, keep_alive: false, gzip: false };
             let mut answer = Response::error(status, &error.to_string());
             if error == Error::MethodNotAllowed {
-                // RFC 9110 §15.5.6.
+                // RFC 9110 §15.5.6: a 405 must list the allowed methods.
                 answer.headers.push("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH");
             }
             self.queue(now, |out| response::write(out, exchange, None, answer));

@@ -57,7 +57,7 @@ pub enum Verdict {
     Fields(Vec<(&'static str, String)>),
 }
 
-/// Judges a request. Called before any other check of the request.
+/// Judges a request by its origin. Called before any other check of the request.
 #[must_use]
 pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     let Some(origin) = request.header("origin") else { return Verdict::Fields(Vec::new()) };
@@ -171,7 +171,7 @@ fn refused() -> Verdict {
     Verdict::Answer(Box::new(Response::text(403, "")))
 }
 
-/// True if any author's page may have this origin.
+/// True if pages of different authors may have this origin, so that it does not tell who wrote a page.
 #[must_use]
 pub fn is_opaque(origin: &str) -> bool {
     origin == "null" || origin.split_once("://").is_some_and(|(scheme, _)| is_shell(scheme))

@@ -2,7 +2,8 @@
 //! also serves a single HTTP/2 stream ([`Connection::of_stream`]); another machine reads and writes the HTTP/2 frames.
 //!
 //! Message flow of one connection:
-//! 1. The shell accepts a transport and makes a [`Connection`], which starts the head timer.
+//! 1. The shell (the code that owns the socket) accepts a transport and makes a [`Connection`], which starts the head
+//!    timer.
 //! 2. [`Connection::handle_bytes`] takes any split of the stream. [`head`](self) scans each byte once, refuses heads
 //!    that RFC 9112 leaves ambiguous, and determines the framing of the body before any of it is read.
 //! 3. A body announced with `Expect: 100-continue` is invited with `100` only if it will be accepted.

@@ -1,10 +1,11 @@
-//! Mounts: rows of path, methods, body, cross-origin policy and handler. The rules of a row are enforced here, in the
-//! same way for all handlers: 405 with `Allow` (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16). Before the HTTP
-//! state machine reads a body, it asks the mounts for the maximum length (§15.5.14).
+//! Mounts: the rows of the table that assigns requests to handlers. A mount has a path, methods, a kind of body, a
+//! cross-origin policy and a handler. Its rules are enforced here, in the same way for all handlers: 405 with `Allow`
+//! (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16). Before the HTTP state machine reads a body, it asks the mounts
+//! for the maximum length (§15.5.14).
 //!
 //! A path pattern consists of segments: a word matches itself, `{app}` an existing application, `{name}` any
 //! segment, `{name}.flv` a segment with that ending, and a final `{*}` the rest of the path, which may be empty.
-//! The first matching row applies.
+//! The first matching mount applies.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -16,22 +17,22 @@ const APP: &str = "app";
 /// Matches the rest of a path.
 const REST: &str = "{*}";
 
-/// A row of the table.
+/// A row of the table of paths and handlers.
 #[derive(Debug, Clone, Copy)]
 pub struct Mount<H> {
-    /// The pattern.
+    /// The pattern of the mount's paths, as described in the module.
     pub path: &'static str,
-    /// The methods that the row accepts.
+    /// The methods that the mount accepts.
     pub methods: Methods,
-    /// The bodies that the row accepts.
+    /// The bodies that the mount accepts.
     pub body: BodyKind,
     /// The policy for pages of other origins.
     pub cors: Cors,
-    /// The handler.
+    /// Names the code that answers the requests.
     pub handler: H,
 }
 
-/// The methods of a row. OPTIONS is answered automatically unless it is listed.
+/// The methods that a mount accepts. OPTIONS is answered automatically unless it is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Methods {
     /// Any method; the handler decides.
@@ -40,7 +41,7 @@ pub enum Methods {
     These(&'static [Method]),
 }
 
-/// The bodies of a row.
+/// The request bodies that a mount accepts.
 #[derive(Debug, Clone, Copy)]
 pub enum BodyKind {
     /// Any body that the connection accepts. The handler ignores the body or checks it.
@@ -60,7 +61,7 @@ pub enum BodyKind {
     Streamed(fn(Method, &[(String, String)]) -> bool),
 }
 
-/// The cross-origin policy of a row.
+/// The cross-origin policy of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cors {
     /// The pages that may send requests.
@@ -154,7 +155,7 @@ pub enum Intake {
 pub struct Mounts<H: 'static>(pub &'static [Mount<H>]);
 
 impl<H> Mounts<H> {
-    /// Returns the row for a path, and the names captured from the path.
+    /// Returns the first mount whose pattern matches the path, and the parts of the path that the pattern captures.
     pub fn find(&self, path: &str, is_app: impl Fn(&str) -> bool) -> Option<(&'static Mount<H>, Captures)> {
         self.0.iter().find_map(|mount| Some((mount, captures(mount.path, path, &is_app)?)))
     }
@@ -178,7 +179,8 @@ impl<H: Debug + Sync> BodyLimits for Mounts<H> {
 }
 
 impl<H> Mount<H> {
-    /// Returns the response to a request that is answered without the row's handler; `None` if the handler must see it.
+    /// Returns the response if the request is to be answered without this mount's handler; `None` if the handler must
+    /// see the request.
     #[must_use]
     pub fn refusal(&self, request: &Request) -> Option<Response> {
         let Methods::These(methods) = self.methods else { return None };
@@ -200,7 +202,7 @@ impl<H> Mount<H> {
     }
 }
 
-/// Lists the methods of a row, as `Allow` does.
+/// Lists the accepted methods as in the field `Allow`, with HEAD if GET is accepted, and with OPTIONS.
 fn allow(methods: &[Method]) -> String {
     let mut names: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
     if methods.contains(&Method::Get) && !methods.contains(&Method::Head) {

@@ -5,8 +5,9 @@
 //! "--" boundary CR LF head CR LF CR LF content ( CR LF "--" boundary CR LF head CR LF CR LF content )* CR LF "--" boundary "--"
 //! ```
 //!
-//! The maintained parsers read from streams of an async runtime; this one is a sans-IO state machine. It is as strict
-//! as they are: it accepts no preamble and no space after a boundary, and requires a name in the head of each part.
+//! The crates that parse forms read from streams of an async runtime, so this server has a parser of its own, a sans-IO
+//! state machine. The parser is as strict as they are: it accepts no preamble and no space after a boundary, and
+//! requires a name in the head of each part.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 

@@ -1,6 +1,6 @@
-//! The blobs of a worker. Producers on any worker publish them. Requests find them by application and name, and are
-//! answered from memory. Their bytes and their number are limited: blobs that no playlist lists any more are dropped
-//! first, then the oldest. All blobs of a stream can be dropped together.
+//! The blobs of a worker: data such as playlists and segments, kept in memory to answer requests. Sinks on any worker
+//! publish blobs, and requests find them by application and name. The bytes and the number of blobs are limited: blobs
+//! that no playlist lists any more are dropped first, then the oldest. All blobs of a stream can be dropped together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -65,7 +65,7 @@ struct Held {
     order: BTreeSet<u64>,
 }
 
-/// The store.
+/// The store of a worker's blobs.
 #[derive(Debug)]
 pub struct Blobs {
     caps: Caps,
@@ -79,7 +79,7 @@ pub struct Blobs {
     streams: BTreeMap<StreamId, Held>,
     /// Names of the blobs that describe renditions, by application and main track.
     ladders: BTreeMap<Ladder, BTreeSet<Arc<str>>>,
-    /// Counter of the bytes that are made from blobs for a single viewer each.
+    /// Counter of the bytes that are made from a blob for a single viewer, e.g. a playlist with the viewer's token.
     own: LazyLock<OwnText>,
 }
 
@@ -436,7 +436,7 @@ mod tests {
         store.end_stream(B);
         assert_eq!(store.bytes(), 0);
         assert!(store.names.is_empty() && store.blobs.is_empty() && store.streams.is_empty());
-        // The name is free again.
+        // The end of stream A has made the name available to other streams.
         assert_eq!(store.publish(blob(B, "a", 0, 20)), Published::Stored);
     }
 

@@ -30,7 +30,7 @@ pub struct Cursor {
     waits: TrackSet,
     /// Chosen video tracks that the cursor knows. A track that is not yet among them must first wait for its key frame.
     known: TrackSet,
-    /// The [`Chosen::epoch`] of the prelude that was last sent.
+    /// The [`Chosen::epoch`] of the prelude (parameter sets and metadata) that was last sent.
     epoch: u32,
     /// DTS of the first unit sent, in milliseconds. In formats whose timestamps start at zero for each subscriber, this
     /// is subtracted from all timestamps.
@@ -101,7 +101,7 @@ impl<'a> Delivery<'a> {
 
 impl Cursor {
     /// Starts at the newest key frame of the lead video track. If there is none, waits for the next key frame. Starts
-    /// at once if the subscriber gets no video track.
+    /// immediately if the subscriber gets no video track.
     #[must_use]
     pub fn new(ring: &Ring, chosen: &Chosen) -> Self {
         let mut cursor = Self::default();
@@ -157,7 +157,7 @@ impl Cursor {
     }
 
     /// Resumes after a pause at the newest key frame, but never moves back: if the pause was within one GOP, the cursor
-    /// stays where it is. In this case, only the units received during the pause count as old.
+    /// stays where it is. The forwarding times of units that were received during the pause are not counted.
     pub fn resume(&mut self, ring: &Ring, chosen: &Chosen) {
         self.fresh_from = ring.head();
         let key = chosen.lead().and_then(|lead| ring.newest_key(lead));

@@ -16,7 +16,7 @@ use super::Parts;
 pub enum Item {
     /// Bytes that are the same for all subscribers, except for the timestamps that are rewritten for each.
     Bytes(Parts),
-    /// Packets in the format's log of the unit's track.
+    /// Packets, stored in the log that the format keeps for the unit's track.
     Packets(Packets),
 }
 

@@ -55,7 +55,7 @@ pub(super) struct Had {
 }
 
 impl Had {
-    /// Describes the units numbered below `until` whose times are not later than the time listed for their track.
+    /// Describes the units that a worker has: those numbered below `until`, up to the time listed for their track.
     pub(super) const fn new(tracks: Vec<(TrackId, i64)>, until: u64) -> Self {
         Self { tracks, until }
     }
@@ -79,7 +79,7 @@ enum Knows {
     /// The track list is on its way. Nothing more is sent until the mirror has reported which tracks it wants. Holds
     /// the tracks for which a key frame was already sent.
     Soon(TrackSet),
-    /// The mirror has the tracks.
+    /// The mirror knows the tracks, and has reported which of them it wants.
     Tracks,
 }
 
@@ -221,7 +221,8 @@ mod tests {
             ring.push(entry(n * 1000, n % 2 == 0, LANE_BYTES_MAX / 4));
             held.extend(mirror.next(&ring, 5000));
         }
-        // Four units fitted into the lane; when the fifth was too late, the newest key frame was number 10.
+        // Four units fit into the lane. When the mirror lags too far behind the next one, it jumps to the newest key
+        // frame, number 10.
         assert_eq!((held.len(), mirror.position(), mirror.take_missed()), (4, 10, 6));
         held.clear();
         assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 10_000);

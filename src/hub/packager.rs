@@ -67,8 +67,8 @@ impl Stamp {
     }
 }
 
-/// Slices, in the order in which they are sent. Up to three slices need no allocation: a message of one chunk has a
-/// head and a payload, and a file tag also has a trailer.
+/// Slices, in the order in which they are sent. Up to three slices need no allocation: an RTMP message of one chunk has
+/// a head and a payload, and an FLV tag also has a trailer.
 #[derive(Debug, Clone, Default)]
 pub struct Parts {
     slices: SmallVec<[Bytes; 3]>,
@@ -336,7 +336,8 @@ impl Packager {
         self.units.get(index)
     }
 
-    /// The bytes to send before this unit to a subscriber that starts at it or changes epoch with it.
+    /// The bytes (parameter sets and metadata) that a subscriber is sent before this unit, if it starts at the unit or
+    /// the unit begins a new epoch.
     #[must_use]
     pub fn prelude(&self, sequence: u64) -> Option<&Parts> {
         self.preludes.iter().rev().find(|prelude| prelude.from <= sequence).map(|prelude| &prelude.parts)
@@ -398,7 +399,7 @@ pub(super) mod tests {
     use super::super::ring::tests::{entry, vp8_tracks};
     use super::*;
 
-    /// Packages each unit as its length and each prelude as its time.
+    /// Packages each unit as its time in brackets, and each prelude as its epoch and time.
     #[derive(Debug)]
     pub(in crate::hub) struct Plain;
 
@@ -487,7 +488,8 @@ pub(super) mod tests {
         packager.cut(1);
         assert!(packager.unit(0).is_some() && packager.unit(1).is_none());
         assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@0>"[..]));
-        // The next unit gets the number of the removed unit and is packaged as if the removed unit had never existed.
+        // The next unit gets the number of the unit that `cut` has removed, and is packaged as if that unit had never
+        // existed.
         packager.push(&entry(66, true, 1));
         assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@66>"[..]));
         packager.cut(0);

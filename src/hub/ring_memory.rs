@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::types::WorkerId;
 
-/// Maximum number of bytes that a worker appends before it checks the sum again. Smaller if the budget is small.
+/// Maximum number of bytes that a worker appends before it checks the sum again. With a small budget, it checks more
+/// often.
 const LOOK_BYTES: usize = 1024 * 1024;
 /// Part of the budget (one eighth) that is left free when rings are shrunk, so that the rings are not shrunk again with
 /// every unit.
@@ -64,7 +65,8 @@ mod tests {
         let memory = RingMemory::new(800, 2);
         let (a, b) = (WorkerId(0), WorkerId(1));
         assert_eq!((memory.excess(a, 500), memory.excess(b, 300)), (0, 0));
-        // 900 bytes exceed the budget of 800. They are reduced to 700, and the share of each worker is 350.
+        // 900 bytes exceed the budget of 800. An eighth of the budget is to be left free, so 700 bytes may stay, and
+        // the share of each worker is 350.
         assert_eq!(memory.excess(a, 600), 200);
         assert_eq!(memory.excess(b, 300), 0, "it has less than its share");
         assert_eq!(memory.excess(a, 400), 0);

@@ -168,7 +168,8 @@ impl Chosen {
         self.of_kind(track.kind()).next().is_some_and(|first| first.id == track.id)
     }
 
-    /// Returns the chosen tracks as a set. It also contains possible data tracks, whether or not they exist.
+    /// Returns the chosen tracks as a set. Data tracks are not announced, so the set contains all data tracks that the
+    /// selection allows, whether or not they exist.
     #[must_use]
     pub const fn set(&self) -> TrackSet {
         self.set
@@ -186,7 +187,7 @@ impl Chosen {
         self.lead
     }
 
-    /// Number of changes of the chosen tracks, from 1 on.
+    /// Number of times that the chosen tracks have changed, including the first choice.
     #[must_use]
     pub const fn epoch(&self) -> u32 {
         self.epoch

@@ -425,8 +425,8 @@ impl Stream {
         let format = self.format(key, package)?;
         self.subscribers.insert(id);
         let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
-        // The new subscriber is sent the backlog at once, even if the newest units were not released for the other
-        // subscribers yet.
+        // The new subscriber is immediately sent all units from its starting point on, even if the newest of them were
+        // not released for the other subscribers yet.
         self.flush.advance(self.ring.head());
         let (stream, paused, switch) = (self.id, false, None);
         Some(Subscriber { stream, format, cursor, paused, forwarding, skipped: 0, jumps: 0, switch })
@@ -449,8 +449,8 @@ impl Stream {
         }
     }
 
-    /// Changes a subscriber's selection: at once if the lead video track stays the same, else at the next key frame of
-    /// the new lead track. Until the change, the former tracks are sent. Returns false if the stream has too many
+    /// Changes a subscriber's selection: immediately if the lead video track stays the same, else at the next key frame
+    /// of the new lead track. Until the change, the former tracks are sent. Returns false if the stream has too many
     /// formats.
     pub fn select(
         &mut self,
@@ -769,7 +769,7 @@ mod tests {
         };
         let (mut paused, mut slow) = (subscribe(0), subscribe(1));
         paused.paused = true;
-        // More units than the ring holds.
+        // Append more units than the ring holds, so that both viewers lose units.
         let now = Instant::now();
         for dts_ms in 0..6000 {
             stream.push(now, entry(dts_ms, false, 1));

@@ -16,7 +16,7 @@ pub(super) struct Agenda {
     pub(super) flushing: Vec<StreamId>,
     /// Sessions with output to write.
     pub(super) writes: WriteQueue,
-    /// Actions for the shell.
+    /// Actions for the shell, i.e. the code that drives the worker ([`crate::io`]).
     pub(super) outputs: VecDeque<Output>,
 }
 

@@ -37,7 +37,8 @@ impl Awaited {
         Self { max, sessions: BTreeMap::new(), streams: BTreeMap::new(), sizes: BTreeSet::new(), entries: 0 }
     }
 
-    /// Makes a session await a stream, if there is room.
+    /// Makes a session await a stream. Does nothing if the session awaits [`AWAITED_MAX`] streams already, or if the
+    /// table is full and no entry of another session may be displaced.
     pub(super) fn add(&mut self, conn: ConnId, key: StreamKey) {
         let own = self.streams.get(&conn);
         let count = own.map_or(0, BTreeSet::len);

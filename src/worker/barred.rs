@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::leases::cut;
 use crate::types::StreamKey;
 
-/// Time for which requests of an ended viewer are refused.
+/// Time for which requests of a viewer are refused after an operator has ended its playback.
 const BARRED: Duration = Duration::from_secs(60);
 /// Maximum number of entries.
 const BARRED_MAX: usize = 4096;
@@ -20,7 +20,7 @@ type Viewer = (StreamKey, &'static str, String);
 #[derive(Debug, Default)]
 pub(super) struct Barred {
     until: BTreeMap<Viewer, Instant>,
-    /// Entries in the order in which they end.
+    /// Entries in the order in which they expire.
     order: VecDeque<(Instant, Viewer)>,
 }
 
@@ -54,7 +54,7 @@ impl Barred {
         }
     }
 
-    /// Removes the oldest entry. A viewer that was added again later stays refused.
+    /// Removes the oldest entry of `order`. Its viewer stays refused if a later entry refuses the same viewer again.
     fn end_first(&mut self) {
         let Some((until, viewer)) = self.order.pop_front() else { return };
         if self.until.get(&viewer) == Some(&until) {
@@ -80,7 +80,7 @@ mod tests {
         assert!(barred.has(now, &key, "hls", "a") && barred.has(now, &key, "hls", &long));
         assert!(!barred.has(now, &key, "dash", "a") && !barred.has(now, &key, "hls", "b"));
         assert!(!barred.has(now, &StreamKey::new("live", "other"), "hls", "a"));
-        // The viewer was ended again, so the minute starts again.
+        // An operator ends the viewer's playback again, so the minute starts again.
         barred.add(now + 30 * SECOND, key.clone(), "hls", "a");
         assert!(barred.has(now + BARRED, &key, "hls", "a") && !barred.has(now + BARRED, &key, "hls", &long));
         assert!(!barred.has(now + 30 * SECOND + BARRED, &key, "hls", "a"));

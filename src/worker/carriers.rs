@@ -1,5 +1,6 @@
-//! Sessions whose byte streams carry the datagrams of a shared port. Datagrams that arrive in such a byte stream are
-//! routed as if the port had received them. Datagrams for its peer are written to the byte stream.
+//! Carriers: sessions whose byte streams carry the datagrams of a shared UDP port to and from one peer. Datagrams that
+//! arrive in such a byte stream are routed as if the port had received them. Datagrams for the peer are written to the
+//! byte stream.
 
 use wire::Datagrams;
 
@@ -14,7 +15,7 @@ use crate::types::{ConnId, WorkerId};
 use crate::worker::Destination;
 
 impl Worker {
-    /// Writes datagrams of session `id` to the byte stream of session `carrier`.
+    /// Writes datagrams that session `id` sends to the byte stream of session `carrier`.
     pub(super) fn carry(&mut self, id: ConnId, carrier: ConnId, datagrams: &Datagrams) -> Destination {
         let carry =
             self.conns.call(&self.turn, carrier, |session, _| Some(session.carrier()?.carry(datagrams)));
@@ -107,8 +108,8 @@ impl Conns {
             self.relate(owner, carrier);
             self.reply(turn, carrier, Reply::Port(PortNews::Carries));
             self.note_authenticated(turn, carrier);
-            // Once datagrams are in the kernel, late ones can no longer be dropped. The kernel may therefore hold only
-            // few datagrams.
+            // The carrier drops datagrams that are too late to be useful, but only until they are in the kernel. The
+            // kernel may therefore hold only few of them.
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn: carrier, bytes: UNSENT_BYTES_MIN });
         }
         self.touch(turn, carrier);

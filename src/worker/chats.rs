@@ -66,7 +66,7 @@ mod tests {
         Message::new(StreamData { sender, stream: "s".into(), is_text: true, payload })
     }
 
-    /// The limit does not depend on the number of viewers or the size of messages.
+    /// All viewers of a stream share one limit. Each message counts as its 100 bytes of payload and [`MESSAGE_BYTES`].
     #[test]
     fn the_viewers_of_a_stream_send_so_much_together() {
         let (start, mut chats) = (Instant::now(), Chats::default());

@@ -18,7 +18,7 @@ const WRITE_STALL: Duration = Duration::from_secs(30);
 /// Time after which a push is closed if its socket accepts nothing. Shorter than [`WRITE_STALL`], because the push's
 /// supervisor opens a new connection.
 const PUSH_STALL: Duration = Duration::from_secs(10);
-/// Time after which a closing message that was not written is dropped.
+/// Time after which a connection that is being closed is dropped if its socket accepts none of the remaining bytes.
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
 /// Maximum number of publications and subscriptions of one session.
 pub(super) const ROLES_MAX: usize = 64;
@@ -141,9 +141,9 @@ pub(super) struct ByteLink {
     pub(super) flow: Flow,
     /// True if the shell was asked not to read.
     pub(super) reads_paused: bool,
-    /// Time since which output has been waiting for the socket; `None` if none waits.
+    /// Time since which output has been waiting for the socket; `None` if no output waits.
     pub(super) waits_since: Option<Instant>,
-    /// Bytes sent that were not reported to the session yet.
+    /// Number of bytes that the socket has accepted and that were not reported to the session yet.
     pub(super) untold: usize,
     /// True if another worker has accepted the connection and handed it over.
     pub(super) was_handed_over: bool,
@@ -226,7 +226,8 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Adds the bytes that count for the session's protocol to that protocol's row.
+    /// Adds the session's bytes to `row`, the traffic of its present protocol, except those that were already counted
+    /// under another protocol.
     pub(super) fn count_into(&self, row: &mut Traffic) {
         let (bytes_in, bytes_out) = self.counted;
         row.bytes_in = row.bytes_in.saturating_add(self.bytes_in.saturating_sub(bytes_in));
@@ -253,12 +254,13 @@ pub(super) struct Conn {
     pub(super) purpose: Purpose,
     pub(super) bytes: Option<ByteLink>,
     pub(super) datagrams: Option<DatagramLink>,
-    /// True if the session accepts whole units.
+    /// True if the session takes the units of its streams as they are, like a recording. Other sessions are sent the
+    /// units as bytes or datagrams of a format.
     pub(super) takes_units: bool,
     pub(super) publications: SmallVec<[Publication; 1]>,
     pub(super) subscriptions: SmallVec<[Subscription; 1]>,
     pub(super) schedule: Schedule,
-    /// The reason for closing. The session is closed once everything is sent.
+    /// `Some` if the session is to be closed once all its output is sent; the string is the reason.
     pub(super) closing: Option<String>,
     pub(super) figures: Figures,
     pub(super) family: Option<Box<Family>>,

@@ -12,8 +12,9 @@ use crate::types::ConnId;
 #[derive(Debug, Default)]
 pub(super) struct Conns {
     slab: Slab<Conn>,
-    /// Sessions that have panicked. They can no longer be found by their ids. [`super::Worker`] removes them as soon as
-    /// it can access all its parts, and before its next output at the latest.
+    /// Sessions that have panicked and can no longer be found by their ids. They are removed later, because that needs
+    /// all parts of [`super::Worker`], which may be in use when a session panics. The worker removes them before its
+    /// next output at the latest.
     panicked: Vec<ConnId>,
 }
 
@@ -74,7 +75,7 @@ impl Conns {
         self.guard(turn, id, |conn, ctx| verb(conn.session.as_mut(), ctx))
     }
 
-    /// Like [`Self::call`], with the whole connection.
+    /// Like [`Self::call`], but passes the whole [`Conn`] to `act`, not only the session in it.
     pub(super) fn guard<R>(
         &mut self,
         turn: &Turn,
@@ -113,7 +114,8 @@ impl Conns {
         });
     }
 
-    /// Marks a session as panicked, because it panicked itself or its unit or format caused a panic.
+    /// Marks a session as panicked: the session itself panicked, or the format that it plays in, or a format did that
+    /// was given a unit published by the session.
     pub(super) fn note_panic(&mut self, id: ConnId) {
         if let Some(conn) = self.get_mut(id) {
             conn.has_panicked = true;
@@ -131,8 +133,8 @@ impl Conns {
         None
     }
 
-    /// Makes a session that has panicked reachable again, so that its roles can be ended when it is removed. Returns
-    /// true if the session had panicked.
+    /// Makes a session that has panicked reachable by its id again, so that its publications and subscriptions can be
+    /// ended when it is removed. Returns true if the session had panicked.
     pub(super) fn end_panic(&mut self, id: ConnId) -> bool {
         self.slab.get_mut(id).is_some_and(|conn| std::mem::take(&mut conn.has_panicked))
     }

@@ -108,8 +108,8 @@ impl Worker {
         datagrams.not_passed = datagrams.not_passed.saturating_add(lost);
     }
 
-    /// Applies news about a path from another worker, which has the path's session. This worker receives the path's
-    /// datagrams.
+    /// Applies news about a path whose datagrams this worker receives and whose session is on another worker, which has
+    /// sent the news.
     pub fn handle_path_news(&mut self, news: &PathNews) {
         if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == news.port) {
             demux.on_request().into_iter().for_each(|sessions| sessions.hear(news));
@@ -341,7 +341,7 @@ impl Turn {
         self.meter.stats.bytes_in = self.meter.stats.bytes_in.saturating_add(bytes as u64);
     }
 
-    /// Delivers changes of a port's paths to other workers.
+    /// Informs other workers that receive a path's datagrams that a session here has opened or closed the path.
     fn tell_paths(&mut self, port: &'static Port, demux: &mut dyn Demux) {
         let Some(sessions) = demux.on_request() else { return };
         while let Some(PathChange { to, remote, is_open }) = sessions.poll_change() {

@@ -24,9 +24,9 @@ use crate::types::{ConnId, StreamId};
 /// this time.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// A derived track is left out if no transcoder is free, and is offered again after this time at the earliest. All
-/// tracks that were left out are offered again together. Each attempt changes the tracks that their viewers are sent,
-/// so attempts must not be frequent.
+/// A derived track is left out, i.e. not offered to viewers, if no transcoder is free. After this time at the earliest,
+/// all such tracks are offered again together. Each attempt changes the tracks that their viewers are sent, so attempts
+/// must not be frequent.
 const RETRY: Duration = Duration::from_secs(1);
 /// Minimum interval of log lines about tracks of the same stream that are left out.
 const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -159,7 +159,8 @@ impl Live {
         }
     }
 
-    /// Logs that a track is left out, at most once in [`LEFT_OUT_LOG_INTERVAL`] for each stream.
+    /// Logs that a derived track is not made because no transcoder is free, at most once in [`LEFT_OUT_LOG_INTERVAL`]
+    /// for each stream.
     fn log_left_out(&mut self, now: Instant, id: StreamId, name: &str) {
         let told = &mut self.sources.entry(id).or_default().left_out_told;
         if told.is_some_and(|at| now.saturating_duration_since(at) < LEFT_OUT_LOG_INTERVAL) {

@@ -59,9 +59,9 @@ impl Worker {
             }
             let about = conn.session.about();
             conn.figures.is_media = about.is_media;
-            // The session may have negotiated datagrams since, so ask it again whether it takes whole units.
+            // One of the events may have been a negotiation that changes whether the session takes whole units.
             conn.takes_units = conn.session.unit_sink().is_some();
-            // A sink that may have room again is given the units that follow its cursors.
+            // A session that takes units may have room again. It is then queued, to be given the next units.
             let goes_on = conn.takes_units && !conn.schedule.sated && !conn.subscriptions.is_empty();
             (about.protocol, goes_on || conn.has_own_bytes())
         });
@@ -250,7 +250,7 @@ impl Conns {
         turn.agenda.outputs.push_back(Output::CloseUdp { conn: id, path });
     }
 
-    /// Returns the application of the stream that a session works for.
+    /// Returns the application of a session's stream.
     fn app_of(&self, live: &Live, id: ConnId) -> Option<Arc<str>> {
         let conn = self.get(id)?;
         let ordered = || Some(&live.streams.get(&conn.purpose.stream()?)?.key);

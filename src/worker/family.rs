@@ -85,7 +85,7 @@ impl Conns {
         }
     }
 
-    /// Reports to a session that a session to which it has sent a message does not exist.
+    /// Reports to session `teller` that `gone`, to which it has sent a message, does not exist.
     pub(super) fn tell_session_ended(&mut self, turn: &mut Turn, teller: SessionRef, gone: SessionRef) {
         if teller.worker != turn.id {
             let mail = ToWorker::SessionEnded { teller, gone };

@@ -23,7 +23,7 @@ use crate::types::{ConnId, SessionRef, StreamId, SubscriptionId};
 
 /// Interval of reports to control while any stream is live. The counts that control has are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
-/// Maximum number of connections that one answer lists.
+/// Maximum number of connections or viewers in each list that is reported to control.
 const CONNECTIONS_MAX: usize = 1000;
 
 /// The counters of a worker.
@@ -46,7 +46,8 @@ pub(super) struct Meter {
     /// Number of mails that the shell has queued but not delivered.
     pub(super) mail_waiting: usize,
     report_armed: bool,
-    /// Streams that had viewers of a separately counted format at the last report, each with the name of that format.
+    /// Some formats count their viewers separately, under a name of their own. These are the streams that had viewers
+    /// of such a format at the last report, each with that name.
     counted_apart: BTreeSet<(StreamId, &'static str)>,
 }
 
@@ -277,7 +278,8 @@ impl Turn {
         conns.values().filter_map(figures).take(CONNECTIONS_MAX).collect()
     }
 
-    /// Reports to control, for the API, the viewers of a stream and those of its connections that have figures.
+    /// Reports two lists to control, for the API: the viewers of a stream, and the figures of its connections
+    /// (publisher, viewers, pushes). A connection whose session has no figures is not listed.
     pub(super) fn tell_connections(&mut self, conns: &Conns, live: &Live, leases: &Ledger, stream: StreamId) {
         let connections = self.connection_figures(conns, live, Some(stream));
         let mut viewers = self.viewer_figures(conns, live, stream);
@@ -301,7 +303,7 @@ impl Turn {
         of_stream.take(CONNECTIONS_MAX).collect()
     }
 
-    /// Returns the viewers of a stream that have no connection and are counted by this worker.
+    /// Returns those viewers of a stream that have no connection of their own (HLS) and are counted by this worker.
     fn leased_figures(&self, leases: &Ledger, stream: StreamId) -> Vec<ViewerFigures> {
         let of_stream = leases.of_stream(stream).map(|one| ViewerFigures {
             name: ViewerName::Lease { worker: self.id, number: one.number, identity: Arc::clone(one.viewer) },

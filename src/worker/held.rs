@@ -31,8 +31,8 @@ impl Worker {
         ]
     }
 
-    /// Returns the kind and number of each unfinished task that control has ordered, in the form that
-    /// [`crate::control::Ordered`] has.
+    /// Returns the kind and number of each unfinished task that control has given to this worker. The form is that of
+    /// [`crate::control::Ordered`], so that simulations can compare the two.
     #[must_use]
     pub fn ordered(&self) -> Vec<(&'static str, u64)> {
         let pushes = self.orders.pushes.keys().map(|id| ("push", id.0));

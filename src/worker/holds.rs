@@ -1,5 +1,5 @@
-//! Viewers that wait for a stream that is started for them: it is fetched from another server or begun here. They are
-//! served once the stream is live, or refused if it does not start in time.
+//! Viewers that wait for a stream that is started because they have requested it, e.g. fetched from another server.
+//! Such viewers are served once the stream is live, or refused if it does not start in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Holds {
         }
     }
 
-    /// Refuses the viewers of a session whose streams did not start in time. These streams count as offline.
+    /// Refuses those requests of a session whose streams did not start in time, as for streams that are not live.
     pub(super) fn end_overdue(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get(id) else { return };
         let now = turn.now.mono;

@@ -1,4 +1,4 @@
-//! A worker and a client of HTTP/2: streams are sessions of their own.
+//! A worker and a client of HTTP/2. Each HTTP/2 stream is a session of its own, besides that of the connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -290,8 +290,8 @@ fn h_37_a_body_is_not_waited_for_when_its_head_is_refused() {
     client.drain();
     assert_eq!((client.status(1), client.resets.get(&1)), ("403", Some(&0)), "NO_ERROR");
     assert_eq!((client.children(), client.is_closed), (0, false));
-    // The windows of the connection are opened again: together, the following streams send more than the windows
-    // hold.
+    // The worker enlarges the connection's flow-control window as it takes data: together, the following streams send
+    // more than the initial window allows.
     for stream in (3..).step_by(2).take(12) {
         client.ask(stream, "POST", "/live/rest/v2/broadcasts/create", OPEN, &[]);
         client.let_body_come(*client.asked.last().unwrap());

@@ -9,13 +9,13 @@ use super::turn::Turn;
 use crate::hub::{RingMemory, Stream};
 use crate::types::StreamId;
 
-/// Rings that retain no more than this are not shrunk.
+/// A ring holds the newest units of a stream. Rings of no more than this size are not shrunk.
 const RING_BYTES_MIN: usize = 64 * 1024;
-/// Maximum number of rounds. Each round halves the largest rings; this many rounds reduce a ring from 16 MiB to
-/// [`RING_BYTES_MIN`].
+/// Maximum number of rounds in which memory is freed. Each round halves the largest rings; this many rounds reduce a
+/// ring from 16 MiB to [`RING_BYTES_MIN`].
 const ROUNDS: u32 = 8;
 
-/// The budget, and the number of bytes appended since it was last checked.
+/// The budget, and the number of bytes appended to rings since the budget was last checked.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     budget: Arc<RingMemory>,
@@ -32,7 +32,7 @@ impl Worker {
 }
 
 impl Memory {
-    /// Counts bytes appended to a ring.
+    /// Counts bytes appended to a ring. From time to time, checks whether the rings exceed the budget.
     pub(super) fn note_appended(&mut self, turn: &Turn, live: &mut Live, bytes: usize) {
         self.unseen = self.unseen.saturating_add(bytes);
         if self.unseen >= self.budget.look_after() {
@@ -164,7 +164,8 @@ mod tests {
         rig.fill(3, 10);
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3)), (400, 300, 100));
         rig.fill(4, 24);
-        // The ring has lost its key frame. It was emptied, because its remaining units would be useless.
+        // The second ring lost its key frame when it was shrunk. It was emptied, because no viewer could begin with the
+        // rest.
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3), rig.kib_of(4)), (400, 0, 100, 240));
     }
 

@@ -77,7 +77,7 @@ pub use transcoders::TranscoderBudget;
 use turn::Turn;
 pub use write::Way;
 
-/// An action that the shell must take.
+/// An action that the shell must take. The shell is the code that drives the worker: [`crate::io`] or a test.
 #[derive(Debug)]
 pub enum Output {
     /// Deliver a message to control.
@@ -86,7 +86,7 @@ pub enum Output {
     Worker(WorkerId, ToWorker),
     /// Deliver a message to every other worker.
     Others(ToWorker),
-    /// Deliver a unit to another worker on the media lane.
+    /// Deliver a unit to a worker that mirrors its stream, on the lane for media units, not with the other mail.
     Mirrored(WorkerId, MirroredUnit),
     /// Open an outgoing connection; answered by [`Worker::handle_path`].
     Connect {
@@ -295,8 +295,8 @@ impl Worker {
 
     /// Returns the next action for the shell.
     pub fn poll_output(&mut self) -> Option<Output> {
-        // A format may have panicked during a write. Writes come after the end of the turn, so remove such sessions
-        // here.
+        // A session's format may have panicked in a write. Writes follow `finish_turn`, which removes panicked sessions
+        // too, so sessions that panicked in a write are removed here.
         self.end_panicked();
         self.turn.agenda.outputs.pop_front()
     }
@@ -370,7 +370,7 @@ impl Worker {
 }
 
 impl Live {
-    /// Flushes units that are due within one grid step; otherwise arms a new deadline.
+    /// Flushes the stream if its units are due within [`dispatch::FLUSH_GRID`]; otherwise arms a new deadline.
     fn flush_timeout(&mut self, turn: &mut Turn, id: StreamId, at: Instant) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.flush.disarm(at);

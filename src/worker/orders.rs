@@ -1,4 +1,4 @@
-//! Tasks ordered by control: attempts of pushes and pulls, and sinks.
+//! Tasks that control gives to this worker: attempts of pushes and pulls, recordings, and other sinks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::protocol::sinks;
 use crate::protocol::{OrderEvent, PathEvent, PathId, Session, outbound};
 use crate::types::{ConnId, Handle, PullId, PushId, RecordingId, StreamId};
 
-/// The sessions that control has ordered.
+/// The sessions that perform tasks which control has given to this worker.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub(super) pushes: BTreeMap<PushId, ConnId>,
@@ -42,7 +42,7 @@ impl Orders {
 }
 
 impl Worker {
-    /// Handles news of a session about its ordered task.
+    /// Handles news of a session about the task that it performs for control.
     pub(super) fn order_event(&mut self, id: ConnId, event: OrderEvent) {
         match event {
             OrderEvent::Push(state) => self.conns.push_news(&mut self.turn, id, state),
@@ -87,7 +87,8 @@ impl Worker {
         }
     }
 
-    /// Ends a pull. Control gets the stream's final position before any message caused by a later order.
+    /// Ends a pull. First reports the end of its publication to control, with the stream's final position, so that
+    /// control knows the position before it gets any message that a later order causes.
     pub(super) fn stop_pull(&mut self, pull: PullId) {
         let Some(id) = self.orders.pulls.remove(&pull) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
@@ -121,7 +122,7 @@ impl Conns {
         turn.tell(ToControl::NextServer { pull, attempt, server });
     }
 
-    /// Closes the byte stream of a pull that continues.
+    /// Closes the byte stream of a pull. The pull itself continues over a new connection.
     pub(super) fn disconnect(&mut self, turn: &mut Turn, id: ConnId) {
         if let Some(conn) = self.get_mut(id).filter(|conn| matches!(conn.purpose, Purpose::Pull { .. })) {
             conn.reconnect();

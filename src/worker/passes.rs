@@ -15,7 +15,7 @@ use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
 use crate::protocol::{PassAsk, Reply, RequestNews};
 use crate::types::{ConnId, Handle, StreamKey};
 
-/// Time for which a positive answer of control about a viewer is used again.
+/// Time for which a positive answer of control about a viewer is reused.
 const KNOWN: Duration = Duration::from_secs(5);
 /// Maximum number of answers kept.
 const KNOWN_MAX: usize = 50_000;
@@ -90,7 +90,8 @@ impl Passes {
 }
 
 impl Polled {
-    /// Decides whether the viewer of a request may be served: by a recent answer of control, else by asking control.
+    /// Checks whether the viewer of a request may be served. If control has admitted the viewer recently, that answer
+    /// is reused; otherwise control is asked.
     pub(super) fn ask_pass(
         &mut self,
         turn: &mut Turn,
@@ -156,7 +157,8 @@ impl Polled {
         let Some(asked) = self.passes.asked.remove(&id) else { return };
         match &verdict {
             Ok(()) => self.passes.note(turn.now.mono, asked),
-            // Control does not know every file that exists. If the file is found on disk, control is asked again.
+            // Control knows no stream for this request, but there may be a file. The request is not refused yet: if the
+            // file is found on disk, control is asked again.
             Err(NoSubscription::NotFound) => {}
             Err(why) => {
                 let (key, protocol, ..) = asked.holder;

@@ -27,8 +27,8 @@ use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
 /// Time within which the last blobs of an ended stream arrive. Its sinks publish them as soon as it ends.
 const LAST_BLOBS: Duration = Duration::from_secs(1);
-/// Limit for remembering ended streams without blobs. Such a stream is remembered, because its first blob may still
-/// arrive, but only while fewer ended streams than this are remembered. A stream with blobs is always remembered.
+/// An ended stream without blobs is remembered because its first blob may still arrive, but only while fewer ended
+/// streams than this are remembered. An ended stream with blobs is always remembered.
 pub(super) const ENDED_MAX: usize = 1024;
 
 /// Blobs and leases of a worker.
@@ -54,7 +54,7 @@ pub(super) struct Polled {
     sinks_to_come: BTreeMap<StreamKey, BTreeSet<&'static str>>,
     /// Sinks that run on this worker, with their sessions.
     pub(super) making: BTreeMap<(StreamId, &'static str), ConnId>,
-    /// The armed deadline.
+    /// The earliest time at which the deadline table has an entry for these blobs and leases.
     armed: Option<Instant>,
 }
 
@@ -186,8 +186,8 @@ impl Polled {
         let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
         let is_of_ladder = wanted.sink.is_some_and(is_of_ladder);
         let mut streams = live.directory.get(&wanted.key).copied().into_iter();
-        // The first stream of a ladder gets its sink at once. The other streams get theirs when the rendition of the
-        // first one has begun.
+        // The first stream of a ladder gets its sink immediately. The other streams get theirs when the rendition of
+        // the first one has begun.
         let stream = streams.next().or_else(|| live.ladder(&wanted.key).next().filter(|_| is_of_ladder));
         let blob = turn.blobs.get(&name.0, &name.1).filter(|blob| blob.is_fresh(turn.now.mono));
         let grows = blob.is_some_and(|blob| live.streams.contains_key(&blob.stream));
@@ -219,8 +219,8 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// Begins the sinks that were requested before their stream was live. From now on, requests for their blobs are no
-    /// longer answered with the end of an earlier stream of the same key.
+    /// Begins the sinks that were requested before their stream was live. Forgets those blobs of an earlier stream of
+    /// the same key that sinks make on request, e.g. playlists, so that requests wait for those of the new stream.
     pub(super) fn begin_awaited_sinks(
         &mut self,
         turn: &mut Turn,
@@ -428,7 +428,7 @@ impl Polled {
         let waits = self.waits.poll_timeout();
         let due = [self.leases.poll_timeout(), ended, waits].into_iter().flatten().min();
         let Some(due) = due else { return };
-        // Expired entries that could not all be handled at once are handled in the next turn.
+        // A call handles a limited number of expired entries. If some are left, they are handled in a later turn.
         let due = due.max(turn.now.mono + super::dispatch::FLUSH_GRID);
         if self.armed.is_none_or(|armed| due < armed) {
             self.armed = Some(due);

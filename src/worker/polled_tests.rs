@@ -137,7 +137,7 @@ impl Pair {
         published
     }
 
-    /// Publishes a blob that has another type than a playlist.
+    /// Publishes a blob with this content type.
     fn publish_typed(&mut self, name: &str, content_type: &'static str) {
         self.publish_blob(Blob { content_type, viewers: Some("hls"), ..plain_blob(STREAM, name) });
     }
@@ -158,7 +158,7 @@ impl Pair {
         self.answer(id)
     }
 
-    /// Sends a request to the second worker. If there is a response at once, it stays with the worker.
+    /// Sends a request to the second worker. [`Self::answer`] returns the response.
     fn ask(&mut self, target: &str, from: [u8; 4]) -> ConnId {
         let worker = &mut self.workers[1];
         let id = worker.accept(self.now, Listener::named("http").unwrap(), (from, 4000).into()).unwrap();
@@ -253,7 +253,7 @@ fn what_one_worker_publishes_another_answers_from_memory() {
     }
     pair.publish("cam.m3u8", 2, Bytes::from_static(b"#EXTM3U 2"));
     assert_eq!(body(&pair.get("/live/streams/cam.m3u8", [192, 0, 2, 1]).0), b"#EXTM3U 2");
-    // A segment in a folder, longer than the output that may wait for a peer.
+    // A segment with a folder in its name. It is larger than a session's output queue, so it is sent in pieces.
     let segment: Bytes = (0..1_000_000u32).map(|i| i.to_le_bytes()[1]).collect::<Vec<u8>>().into();
     pair.publish("cam/1.ts", 1, segment.clone());
     assert_eq!(body(&pair.get("/live/streams/cam/1.ts", [192, 0, 2, 1]).0), segment);
@@ -304,7 +304,8 @@ fn the_next_stream_of_a_name_takes_the_names_of_blobs() {
     pair.end();
     let next = StreamId(8);
     pair.begin(next);
-    // Viewers of the first stream may still fetch its segments, but do not see its end.
+    // Viewers of the first stream may still fetch its segments. Its playlist is no longer served: a request waits for
+    // the playlist of the second stream.
     assert_eq!(body(&pair.get("/live/streams/cam1.ts", [192, 0, 2, 1]).0), b"of the first");
     let waiting = pair.ask("/live/streams/cam.m3u8", [192, 0, 2, 1]);
     assert_eq!((pair.answer(waiting), &pair.sinks[..]), ((Vec::new(), false), &["hls"][..]));
@@ -481,7 +482,7 @@ fn a_part_is_waited_for_when_it_is_the_next_one() {
     let target = |name: &str| format!("/live/streams/ll-hls/cam/cam__video{name}.m4s");
     let from = [192, 0, 2, 1];
     pair.playlist(1, 7, 2);
-    // The run began with segment number 5, so its third segment is number 7.
+    // `_5_000000003` names the third segment since number 5, i.e. segment 7. `.2` is its part 2, which comes next.
     let next = pair.ask(&target("_5_000000003.2"), from);
     assert_eq!(pair.answer(next), (Vec::new(), false));
     for absent in [
@@ -520,7 +521,7 @@ fn a_delta_is_given_to_who_asks_for_it() {
         (get(&mut pair, "?_HLS_skip=YES"), get(&mut pair, "?_HLS_skip=v2")),
         ("delta".into(), "delta".into())
     );
-    // A delta that is older than the playlist is not served.
+    // A delta update that is older than the full playlist is not served. The client gets the full playlist.
     pair.playlist(2, 8, 0);
     assert_eq!(get(&mut pair, "?_HLS_skip=YES"), "#EXTM3U 8.0");
 }
@@ -540,7 +541,7 @@ fn a_cookie_tells_viewers_of_one_address_apart() {
     let second = get(&mut pair, "User-Agent: b\r\n");
     assert_ne!(second.split("viewer=").nth(1).unwrap().split(';').next().unwrap(), cookie);
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)], "another user agent");
-    // A viewer that sends its cookie is the same viewer as without it.
+    // This client now sends a cookie. It counts as the same viewer as its first request, which had none.
     let known = get(&mut pair, "User-Agent: a\r\nCookie: x=1; viewer=0123456789abcdef0123456789abcdef\r\n");
     assert!(!known.contains("Set-Cookie"));
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)]);
@@ -567,7 +568,7 @@ fn who_is_checked_is_let_in_by_control_and_asked_about_again_in_time() {
     let request = verdict(&mut pair, Ok(()));
     assert_eq!((request.key, request.egress), (StreamKey::new("live", "cam"), "hls"));
     assert_eq!(body(&pair.answer(waiting).0), b"#EXTM3U\n#EXTINF:2,\n1.ts?token=t\n");
-    // For some time, the same credentials are accepted for any file.
+    // For some time, the same credentials are accepted for any file without asking control again.
     assert_eq!(body(&pair.get("/live/streams/1.ts?token=t", from).0), b"media");
     assert!(pair.plays.is_empty());
     let other = pair.ask("/live/streams/1.ts?token=t", [192, 0, 2, 2]);
@@ -641,7 +642,7 @@ fn r_50_what_is_not_known_to_be_there_is_asked_about_again_when_it_is_found() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         assert!(pair.plays.is_empty());
     }
-    // Segments of an ended stream that are still in memory.
+    // Control no longer knows the ended stream, but its blob is still in memory, so control is asked a second time.
     pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
     let id = pair.ask("/live/streams/cam.m3u8?token=u", from);
     assert!(!verdict(&mut pair, Err(NoSubscription::NotFound)).1);
@@ -659,7 +660,7 @@ fn t_11_a_playlist_takes_no_credentials_that_are_longer_than_it_may_repeat() {
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 414 ") && answer.contains("1 KiB"), "{answer}");
     assert!(pair.plays.is_empty(), "nobody is asked");
-    // If nothing is checked, a long token is an ordinary parameter.
+    // If the application checks no tokens, a long token is an ordinary parameter, and the request is served.
     let mut open = Pair::new();
     open.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U\n1.ts\n"));
     assert_eq!(body(&open.get(&target, [192, 0, 2, 1]).0), b"#EXTM3U\n1.ts\n");

@@ -39,7 +39,7 @@ impl Worker {
         let pts = dts.saturating_add(i64::from(ahead_ms));
         let unit = AccessUnit { track, dts, pts, key_frame: false, config_epoch: 0, payload };
         let entry = Entry::new(self.turn.now.mono, self.turn.now.wall_ms, unit, tracks);
-        // If a format panics at the unit, the unit is left out.
+        // If a format panics when it packages the unit, the unit is left out.
         let _ = self.live.append(&mut self.turn, &mut self.conns, &mut self.memory, id, entry);
         self.live.feed_mirrors(&mut self.turn, id);
     }
@@ -214,7 +214,7 @@ impl Live {
         self.append_published(turn, conns, memory, id, stream, entry);
     }
 
-    /// Appends a unit of a publisher or a producer on this worker, and feeds the mirrors.
+    /// Appends a unit of a publisher or a producer on this worker, and sends it to the workers that mirror the stream.
     pub(super) fn append_published(
         &mut self,
         turn: &mut Turn,
@@ -285,9 +285,9 @@ impl Live {
         }
     }
 
-    /// Arms the deadline for units that wait to be sent. The deadline table needs only one entry for each stream:
-    /// while video flows, each frame flushes the stream, and the entry finds nothing to do when it fires. Deadlines
-    /// are rounded down to a grid, so that hundreds of streams share a wake-up.
+    /// Arms the deadline for units that wait to be sent. One entry in the deadline table is enough for each stream:
+    /// while video flows, each frame flushes the stream, and when the entry fires there is nothing to do. Deadlines are
+    /// rounded down to multiples of [`FLUSH_GRID`], so that hundreds of streams share a wake-up.
     pub(super) fn arm_flush(&mut self, turn: &mut Turn, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(at) = stream.flush.due() else { return };
@@ -315,7 +315,8 @@ impl Live {
         }
     }
 
-    /// Counts faults of a publisher's clock. Records the media time that the stream's clock has added.
+    /// Counts faults of a publisher's clock. Records by how many milliseconds the stream has advanced more than the
+    /// publisher's timestamps.
     pub(super) fn note_clock_news(
         &mut self,
         turn: &mut Turn,

@@ -210,7 +210,7 @@ impl Live {
         stream: StreamId,
         is_new: bool,
     ) {
-        // The view of a room is itself in no room, even if the room is a subtrack of another.
+        // The view of a room is in no room itself, even if its record names a main track.
         let Some(key) = self.key_of(stream).filter(|_| !is_view(self, Some(stream))) else { return };
         let details = self.details.get(stream);
         let main = details.and_then(|details| details.main_track.clone());
@@ -415,8 +415,8 @@ pub(super) fn has_view_for(live: &Live, ask: &PlayAsk) -> bool {
 }
 
 /// Returns the stream that a viewer of a main track gets: the first subtrack that the viewer may see. Returns `None` if
-/// the viewer gets the composed view of the room instead, and for another node. A main track with renditions has no
-/// such view, and a viewer with a role does not get it.
+/// the viewer gets the composed view of the room instead, or if the requester is another node. A main track with
+/// renditions has no such view, and a viewer with a role does not get the view.
 pub(super) fn first_seen(live: &Live, turn: &Turn, ask: &PlayAsk) -> Option<StreamId> {
     // Other nodes fetch each stream of a room separately, under the stream's own name.
     if ask.format.kind().is_for_nodes || has_view_for(live, ask) {

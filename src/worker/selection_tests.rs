@@ -23,7 +23,8 @@ use crate::types::{Handle, Ingest, StreamKey};
 /// Content of a unit's payload: its track, and its number within the track.
 type Mark = (u8, u32);
 
-/// A unit as a viewer has read it from a tag: its kind, its id on the wire, its mark, and whether it is a key frame.
+/// A unit that a viewer has read from an FLV tag: its kind, its track id on the wire, its mark, and whether it is a key
+/// frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     kind: TrackKind,
@@ -239,7 +240,7 @@ impl Scene {
     }
 }
 
-/// Returns the units in a tag.
+/// Returns the units in an FLV tag; a multitrack tag may contain several.
 fn seen(kind: TagKind, body: &Bytes) -> Vec<Seen> {
     let mark = |payload: &[u8]| (payload[0], u32::from_be_bytes(payload[1..5].try_into().unwrap()));
     match kind {
@@ -297,7 +298,7 @@ fn has(viewer: &Viewer, kind: TrackKind, n: u8) -> bool {
     viewer.seen.iter().any(|seen| seen.mark.0 == u8::from(kind == TrackKind::Video) * 16 + n)
 }
 
-/// Seeds of a run: 1000 by `make seeds`.
+/// Seeds that a test tries: 60, or as many as `MILLSTREAM_SEEDS` says. `make seeds` sets that variable.
 fn seeds() -> std::ops::Range<u64> {
     let seeds = std::env::var("MILLSTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
     0..seeds.unwrap_or(60)
@@ -320,7 +321,7 @@ fn four_selections_on_two_workers_get_their_tracks_whole() {
         scene.drain();
         for (viewer, which) in scene.viewers.iter().zip((0..4).cycle()) {
             let check = |kind, n, wire| check_track(&scene, viewer, kind, n, wire, true);
-            // The first chosen track of each kind is written as if it were the only track of its kind.
+            // On the wire, the first chosen track of each kind has the id 0, as if it were the only one of its kind.
             let (video, audio) = match which {
                 0 => (0, 0),
                 1 => (1, 0),

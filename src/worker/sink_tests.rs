@@ -92,7 +92,7 @@ impl Rig {
         loop {
             self.worker.finish_turn();
             while self.worker.next_write(Writers::All).is_some() {}
-            // Handle the results of the units that sinks have taken.
+            // Units that sinks have taken may cause events, jobs and output: drain the sinks again.
             self.worker.finish_turn();
             let mut any = self.worker.has_writes(Writers::All);
             while let Some(output) = self.worker.poll_output() {
@@ -405,7 +405,7 @@ fn silence_is_made_for_who_asks_in_step_with_the_video() {
         newest(&rig)
     };
     assert_eq!(made.unit.track, silent);
-    // Audio arrives after all.
+    // The publisher now sends audio too.
     let both = Arc::new(Tracks::new(2, [video(0), a_law()]));
     rig.publish(TrackId::AUDIO, false, &AUDIO, &both);
     rig.publish(TrackId::VIDEO, false, b"next", &both);
@@ -440,7 +440,7 @@ fn a_producer_ends_with_its_stream_and_with_its_source() {
         rig.worker.handle_mail(rig.now, mail);
         rig.turn();
         assert!(rig.worker.live.producers.is_empty(), "moves: {moves}");
-        // The new source gets the demand of this worker.
+        // The worker that now has the publisher gets the demand of this worker.
         let wanted = |mail: &ToWorker| matches!(mail, ToWorker::Mirror { wanted, .. } if wanted.contains(TrackId::DERIVED));
         assert_eq!(rig.mail.iter().any(wanted), moves);
     }

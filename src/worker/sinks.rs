@@ -15,7 +15,7 @@ use crate::protocol::settings_of;
 use crate::protocol::sinks::{self, SinkKind, SinkOrder};
 use crate::types::{ConnId, StreamId};
 
-/// The reason that sessions of outdated sinks are closed with.
+/// Reason for closing the session of a sink whose application has got other settings.
 const OUTDATED: &str = "the settings of the application have changed";
 
 impl Polled {
@@ -39,7 +39,7 @@ impl Polled {
         }
     }
 
-    /// Begins sinks of a stream that is published here.
+    /// Begins sinks of these kinds for a stream that is published here, and reports each of them to control.
     pub(super) fn begin_sinks(
         &mut self,
         turn: &mut Turn,
@@ -127,8 +127,9 @@ impl Worker {
         }
     }
 
-    /// Ends the session of a sink at once, without writing its pending files. Control is not notified: it lists the
-    /// sink as running here, and must know of the end only if no new sink follows.
+    /// Ends the session of a sink immediately, without writing its pending files. Control is not notified here. It
+    /// lists the sink as running on this worker, which remains true if a new sink follows; if none does, the caller
+    /// notifies control.
     fn end_sink(&mut self, stream: StreamId, kind: &'static str, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.purpose = Purpose::Ended;

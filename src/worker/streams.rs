@@ -39,9 +39,9 @@ pub(super) struct Live {
     pub(super) sources: BTreeMap<StreamId, SourceCount>,
     /// The time at which each stream came up.
     pub(super) up_since: BTreeMap<StreamId, Instant>,
-    /// The members of each stream's record that workers use.
+    /// For each stream, the fields of its record that workers use.
     pub(super) details: Details,
-    /// Viewers that wait for a stream that is started for them.
+    /// Viewers that wait for a stream that is started because they have requested it.
     pub(super) holds: Holds,
     /// Sessions to notify when a stream begins.
     pub(super) awaited: Awaited,
@@ -91,7 +91,7 @@ impl Live {
     }
 }
 
-/// For each live stream, the members of its record that workers use.
+/// For each live stream, the fields of its record that workers use.
 #[derive(Debug, Default)]
 pub(super) struct Details {
     of: BTreeMap<StreamId, StreamDetails>,
@@ -190,7 +190,7 @@ pub(super) struct SourceCount {
     pub(super) pictures: u64,
     pub(super) dropped: u64,
     pub(super) clock_faults: media::FaultCounts,
-    /// Media time that the clock added, in milliseconds ([`media::ClockNews::MadeUp`]).
+    /// Milliseconds by which the stream has advanced more than its timestamps ([`media::ClockNews::MadeUp`]).
     pub(super) made_up_ms: i64,
     /// Time of the last log line about each kind of clock fault.
     pub(super) clock_told: [Option<Instant>; media::ClockFault::ALL.len()],
@@ -356,7 +356,7 @@ impl Worker {
         if is_wanted
             && self.live.append(&mut self.turn, &mut self.conns, &mut self.memory, stream, entry).is_err()
         {
-            // The unit's publisher belongs to another worker, so the panic is only counted.
+            // No session of this worker has published the unit, so none is removed: the panic is only counted.
             self.turn.meter.stats.panics = self.turn.meter.stats.panics.saturating_add(1);
         }
         drop(credit);
@@ -449,8 +449,8 @@ impl Worker {
         }
     }
 
-    /// Stops admitting viewers, or admits them again. When it stops, this worker sends the other workers a list of its
-    /// own viewers that watch by separate requests.
+    /// Stops admitting viewers, or admits them again. A worker that stops sends the other workers a list of those of
+    /// its viewers that watch by separate requests.
     fn leave(&mut self, is_leaving: bool) {
         self.turn.leaving = is_leaving;
         if !is_leaving {
@@ -545,8 +545,8 @@ impl Live {
     ) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.source != turn.id {
-            // This worker no longer has the publisher. The requesting worker knows the new source already, or soon
-            // will.
+            // This worker no longer has the publisher. The requesting worker asks the new source as soon as it is
+            // notified of it.
             return;
         }
         stream.add_mirror(asker, wanted, after);

@@ -56,7 +56,7 @@ impl Worker {
         }
     }
 
-    /// Attaches a push or a sink to the stream that it was ordered for.
+    /// Attaches a push or a sink to the stream that control has assigned to it.
     pub(super) fn attach_ordered(&mut self, id: ConnId, subscription: Handle, format: Format) {
         let Some(stream) = self.conns.get(id).and_then(|conn| conn.purpose.stream()) else { return };
         if self.live.attach(&mut self.turn, &mut self.conns, id, subscription, stream, format).is_none() {
@@ -226,8 +226,8 @@ impl Live {
             return None;
         };
         let mut subscriber = subscriber?;
-        // A producer begins with the backlog, so that a subscriber that begins with the backlog gets its derived tracks
-        // from there on.
+        // A subscriber may begin with units that the ring still holds. Producers begin with them too, so that such a
+        // subscriber gets its derived tracks from its first unit on.
         if conns.get(id).is_some_and(|conn| matches!(conn.purpose, Purpose::Producer { .. })) {
             stream.begin_with_backlog(&mut subscriber);
         }
@@ -470,7 +470,7 @@ impl Live {
         conns.touch(turn, id);
     }
 
-    /// Ends a viewer's subscription to this stream, however it was admitted.
+    /// Ends a viewer's subscription to this stream, whether control or this worker has admitted the viewer.
     pub(super) fn end_viewer(
         &mut self,
         turn: &mut Turn,

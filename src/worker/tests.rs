@@ -443,7 +443,7 @@ fn a_session_that_panics_ends_alone_wherever_it_does() {
     }
 }
 
-/// Packages a frame as its time. Panics at the frame that has the time given here.
+/// A format that writes each frame as the frame's time, and panics at the frame with the time in this struct.
 #[derive(Debug)]
 struct Fragile(i64);
 
@@ -739,8 +739,8 @@ mod room_views;
 mod rooms;
 mod write;
 
-/// If any stream may be at another node, a viewer waits until control knows whether it is. So does a node that
-/// requests the stream.
+/// With `fetches_any`, a stream that is not live here may be live at another node. A viewer or a node that requests
+/// such a stream waits until control says whether the stream comes.
 #[test]
 fn who_plays_a_stream_that_is_not_here_waits_until_it_does_not_come() {
     let mut rig = Rig::new();

@@ -75,7 +75,7 @@ impl Turn {
         self.agenda.outputs.push_back(Output::Control(mail));
     }
 
-    /// Returns a reference to one role of a session of this worker.
+    /// Returns a reference to a publication or subscription of a session of this worker.
     pub(super) const fn session_ref(&self, conn: ConnId, handle: Handle) -> SessionRef {
         SessionRef { worker: self.id, conn, handle }
     }

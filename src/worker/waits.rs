@@ -33,7 +33,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Number of table entries.
+    /// Number of entries in all tables. Simulations check that it returns to 0.
     pub(super) fn entries(&self) -> usize {
         self.names.len() + self.keys.len() + self.waits.len() + self.due.len()
     }

@@ -138,8 +138,8 @@ impl Worker {
         if more || closes {
             self.after_drain(id);
         }
-        // The freed room may let the session parse a request that it held back. A viewer's session holds back no
-        // request, and writes so often that calling it each time would be expensive.
+        // The session may have delayed a request until its output queue has room, so it is notified. A viewer's session
+        // delays no request, and writes so often that calling it each time would be expensive.
         if taken > 0 && !is_viewer {
             self.conns.tell_sent(&self.turn, id, taken);
             self.conns.touch(&mut self.turn, id);
@@ -275,7 +275,8 @@ fn feed_units(
         let handle = subscription.handle;
         let Some(Playing { subscriber, .. }) = subscription.playing_mut() else { continue };
         let Some(stream) = streams.get_mut(&subscriber.stream) else { continue };
-        // Two rounds: one for the units before a change of the selection, one for the units after it.
+        // The subscriber may be about to switch to another selection. The first round delivers the units before the
+        // switch, the second those after it.
         for _ in 0..2 {
             *skipped = skipped.saturating_add(stream.prepare(subscriber));
             while sink.has_room()

@@ -15,8 +15,8 @@ use crate::types::{Now, StreamKey};
 
 /// Maximum wrong codes of one address for one subscriber.
 const OF_SUBSCRIBER_MAX: u32 = 10;
-/// Maximum wrong codes of one address, which many viewers may share. Guessing one of a million codes at this rate
-/// takes days.
+/// Maximum wrong codes of one address, which many viewers may share, within [`WINDOW`]. Guessing one of a million codes
+/// at this rate takes days.
 const OF_ADDRESS_MAX: u32 = 60;
 /// Maximum wrong codes of one IPv6 site (/48), which contains 65 536 networks of hosts (/64).
 const OF_SITE_MAX: u32 = 600;

@@ -21,7 +21,7 @@ pub(in crate::control) struct Calls {
 }
 
 impl Calls {
-    /// Number of table entries.
+    /// Number of entries in all tables. Simulations check that it returns to 0.
     pub(in crate::control) fn held(&self) -> usize {
         self.joined.len().saturating_add(self.peers.len())
     }

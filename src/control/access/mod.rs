@@ -155,8 +155,9 @@ impl Records {
     }
 }
 
-/// Returns the key of a subscriber's codes, from its own secret or else from the application's. `None` if the
-/// application has no secret, or issues no codes to subscribers without a record.
+/// Returns the key with which a subscriber's time codes are computed, from the subscriber's own secret or else from
+/// that of the application. `None` if the application has no secret, or issues no codes to subscribers without a
+/// record.
 pub(super) fn code_key(
     app: &AppSettings,
     kind: &str,

@@ -332,7 +332,8 @@ mod tests {
         passes.rename(now, (&key, "hls"), ("a:1", "c:1"), address(1));
         assert!(passes.renew(now, &key, "hls", "c:1", address(1)));
         assert_eq!(passes.count(&key, "hls"), 1);
-        // Another viewer with the same player on the same network gets a free place; the first viewer keeps its pass.
+        // Another viewer with the same player on the same network also has the name `a:1` until it shows a cookie. It
+        // gets a pass of its own; the first viewer keeps its pass.
         passes.rename(now, (&key, "hls"), ("a:1", "c:2"), address(1));
         assert!(!passes.renew(now, &key, "hls", "c:2", address(1)));
         assert!(passes.give(now, (&key, "hls", "a:1"), address(1), None));

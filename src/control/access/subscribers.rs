@@ -8,7 +8,7 @@ use crate::control::cluster::Cluster;
 use crate::control::context::Context;
 use crate::types::StreamKey;
 
-/// A subscriber as shown by the API; members are in the reference's order.
+/// A subscriber as shown by the API; members are in Ant Media Server's order.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::control) struct Shown<'a> {

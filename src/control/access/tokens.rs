@@ -92,9 +92,9 @@ impl AuxiliaryRecords {
     }
 }
 
-/// Uses up a checked token: the token is invalid at once, and removed from disk with the next commit. While the disk
-/// fails, no token can be used up and the peer is refused. If `is_shared`, the directory of the cluster has already
-/// used up the token for this peer.
+/// Uses up a checked token: the token is invalid immediately, and removed from disk with the next commit. While the
+/// disk fails, no token can be used up and the peer is refused. If `is_shared`, the directory of the cluster has
+/// already used up the token for this peer.
 pub(in crate::control) fn burn_token(
     records: &mut Records,
     is_shared: bool,

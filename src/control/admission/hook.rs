@@ -61,7 +61,7 @@ impl Records {
         put("subscriberId", shown.subscriber);
         put("subscriberCode", shown.code);
         put("metaData", self.meta_data(key));
-        // The reference sends the parameters as Java prints a map: `{name=value, name=value}`.
+        // Ant Media Server sends the parameters as Java prints a map: `{name=value, name=value}`.
         let pairs: Vec<String> = params.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let pairs = format!("{{{}}}", pairs.join(", "));
         put("queryParams", (!params.is_empty()).then_some(pairs.as_str()));

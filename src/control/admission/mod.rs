@@ -8,8 +8,8 @@
 //!    causes no request. Questions are asked one after the other, in the order of their steps.
 //! 3. While an admission waits, its id is not reserved. Otherwise unauthenticated peers could block an id for ever by
 //!    asking again and again while the hook receiver decides. Of two competing requests, the first to pass gets the id.
-//! 4. After an answer all steps are passed again from the first, because anything may have changed meanwhile. Answers
-//!    are kept, so that no question is asked twice.
+//! 4. After an answer all steps are passed again from the first, because anything may have changed while the admission
+//!    waited. Answers are kept, so that no question is asked twice.
 //! 5. At the end the token is used up, the id is reserved and the verdict is sent, in the same turn. An admission that
 //!    ends otherwise releases its claim. The whole takes at most [`PATIENCE`].
 
@@ -274,7 +274,7 @@ impl Admissions {
         self.waiting.len()
     }
 
-    /// Number of entries in all tables.
+    /// Number of entries in all tables. Simulations check that it returns to 0.
     pub(super) fn held(&self) -> usize {
         self.waiting.len() + self.by_session.len() + self.due.len()
     }

@@ -32,7 +32,7 @@ pub(super) struct Queued {
     pub(super) publishes: bool,
 }
 
-/// A question on a thread.
+/// A question that a thread is sending to its receiver.
 #[derive(Debug)]
 struct Running {
     host: String,

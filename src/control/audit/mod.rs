@@ -146,7 +146,7 @@ impl Context {
         }
     }
 
-    /// Notes an order of the command line.
+    /// Notes a command that an operator has given on the command line.
     pub(super) fn audit_command(&mut self, session: SessionRef, what: &'static str, object: &str) {
         if self.config.server.log.audit {
             let actor = Actor { who: "command line".to_owned(), from: None };

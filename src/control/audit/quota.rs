@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::auth::network;
 
-/// Limit per address: maximum lines at once, and the interval after which one more is allowed.
+/// Limit per address: maximum lines in a burst, and the interval after which one more is allowed.
 const OF_ADDRESS: Rate = Rate { burst: 100, interval: Duration::from_secs(10) };
 /// Limit of all strangers together. At this rate, two lines per second, a log of 500 MiB lasts for ten days.
 const OF_ALL: Rate = Rate { burst: 2000, interval: Duration::from_millis(500) };
@@ -16,7 +16,7 @@ const ADDRESSES_MAX: usize = 10_000;
 /// Interval at which the number of omitted lines is logged.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// Maximum number of lines at once, and the interval after which one more is allowed.
+/// Maximum number of lines in a burst, and the interval after which one more is allowed.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     burst: u32,

@@ -266,7 +266,7 @@ impl Records {
 }
 
 impl Registry {
-    /// Counts the live subtracks of a main track for which the hook of a live stream was called.
+    /// Counts the live subtracks of a main track that hooks have reported as live.
     fn announced_subtracks(&self, records: &Records, main: &StreamKey) -> usize {
         let stream = |id: &Arc<str>| self.find(&StreamKey { app: main.app.clone(), id: id.clone() });
         let live = records.subtracks(main).filter_map(stream);

@@ -1,6 +1,6 @@
 //! Hooks: events of streams, posted to the receivers that operators configure (docs/hooks.md).
 //!
-//! 1. An event occurs (`events`): the body is made at once, from the state at that time.
+//! 1. An event occurs (`events`): the body is made immediately, from the state at that time.
 //! 2. The hook joins its stream's queue, called a line. Hooks of one stream are sent one after the other, in the order
 //!    of their events; lines do not wait for each other.
 //! 3. The hook becomes a job ([`Hooks::poll_post`]). Without an answer, or after any answer but 200, the hook is sent

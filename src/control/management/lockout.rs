@@ -12,7 +12,7 @@ use crate::auth::network;
 const FAILURES: u32 = 3;
 /// Duration of a lock.
 const LOCKED: Duration = Duration::from_secs(300);
-/// Maximum number of attempts per second in total. All of them may come at once.
+/// Maximum number of attempts per second in total. All of them may come in one burst.
 const TRIES_PER_SECOND: u32 = 10;
 /// Maximum attempts per second from one address. Requests from this machine are exempt, because local users have easier
 /// ways to attack.

@@ -21,7 +21,7 @@ pub(super) use sessions::{SESSION_COOKIE, SessionId, Sessions};
 pub use users::is_email;
 pub(super) use users::{PasswordHash, Role, SYSTEM, User};
 
-/// Maximum number of delayed answers; further ones are sent at once.
+/// Maximum number of delayed answers; further ones are sent immediately.
 const HELD_MAX: usize = 1000;
 
 /// State of the management API.

@@ -53,7 +53,7 @@ impl fmt::Debug for PasswordHash {
     }
 }
 
-/// A user as stored. The API shows the user without the hash. Members are in the reference's order.
+/// A user as stored. The API shows the user without the hash. Members are in Ant Media Server's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct User {

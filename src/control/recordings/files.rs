@@ -18,7 +18,7 @@ use crate::types::{Now, RecordingId, StreamKey};
 
 /// Pause between two searches for old recordings.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Delay between the end of a file and the search for old recordings, so that the file's record is stored before.
+/// Delay between the end of a file and the search for old recordings. The file's record is stored in this time.
 const SETTLED: Duration = Duration::from_secs(1);
 /// Maximum number of recordings removed in one search.
 const REMOVED_AT_ONCE: usize = 100;

@@ -17,10 +17,10 @@ use crate::mail::ToWorker;
 use crate::protocol::sinks;
 use crate::types::{Now, StreamKey, WorkerId};
 
-/// Pause between two searches for DVR folders of ended streams that viewers can no longer go back to.
+/// Pause between two searches for the DVR folders of ended streams that can no longer be replayed.
 const WINDOWS: Duration = Duration::from_secs(60);
 
-/// State of the searches for DVR folders that viewers can no longer go back to.
+/// State of the searches for the DVR folders of ended streams that can no longer be replayed.
 #[derive(Debug, Default)]
 pub(super) enum Windows {
     /// No search has been started.
@@ -74,9 +74,8 @@ impl Files {
         }
     }
 
-    /// Removes the DVR folders of ended streams that viewers can no longer go back to. One search runs at a time, with
-    /// a pause of [`WINDOWS`] between two. After the first search, only applications that keep DVR folders are
-    /// searched.
+    /// Removes the DVR folders of ended streams that can no longer be replayed. One search runs at a time, with a pause
+    /// of [`WINDOWS`] between two. After the first search, only applications that keep DVR folders are searched.
     pub(in crate::control) fn remove_windows(&mut self, cx: &mut Context, now: Now) {
         match self.recordings.windows {
             Windows::UnderWay => return,

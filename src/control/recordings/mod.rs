@@ -65,7 +65,7 @@ struct Recording {
     stopped: bool,
     /// True for a clip.
     is_clip: bool,
-    /// Caller of a clip, answered once the clip's file begins or the clip fails.
+    /// API client that requested the clip; it is answered once the clip's file begins or the clip fails.
     waiter: Option<Requester>,
     /// Clock of the room's recording, if the stream is in a room.
     room: Option<RoomClock>,
@@ -137,7 +137,7 @@ pub(super) enum Recorded {
     Done { vod: String, began: i64 },
     /// A recording is under way already.
     Already,
-    /// Nothing can be recorded.
+    /// No recording could be started, or there is none to stop.
     Refused,
 }
 
@@ -239,8 +239,8 @@ impl Control {
 }
 
 impl Files {
-    /// Notes that the record of a stream has changed. The change is handled once the whole commit has been applied.
-    /// Nothing happens then if the change was already handled while it was pending.
+    /// Notes that the record of a stream has changed, so that its recordings are reconciled once the whole commit has
+    /// been applied. This changes nothing if they were reconciled already while the change was pending.
     pub(in crate::control) fn recording_may_change(&mut self, key: StreamKey) {
         self.recordings.changed.insert(key);
     }
@@ -276,7 +276,8 @@ impl Registry {
     }
 }
 
-/// True if a call may start recording a live stream in a container. For WebM, the stream's tracks must be known to fit.
+/// True if an API call may start recording a live stream in a container. For WebM, the stream's tracks must be known to
+/// fit.
 pub(super) fn may_record(registry: &Registry, key: &StreamKey, container: Container) -> bool {
     let carries = |stream| registry.carries(stream, container);
     match container {

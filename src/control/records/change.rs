@@ -29,8 +29,8 @@ pub(in crate::control) enum Change {
 }
 
 impl Change {
-    /// Returns the record with this change applied. Runs twice: for the overlay, and after the commit on the record in
-    /// memory.
+    /// Returns the record with this change applied. Called twice: for the overlay of pending changes, and after the
+    /// commit for the record in memory.
     pub(in crate::control) fn apply(&self, before: Option<Broadcast>) -> Option<Broadcast> {
         let mut record = match (self, before) {
             (Self::Insert(record), _) => return Some((**record).clone()),
@@ -132,7 +132,8 @@ pub(in crate::control) enum Answer {
     Deleted,
     /// The created object: the id of an endpoint, or a publish key.
     Made(String),
-    /// The record, followed by the reference's result. The record's source is started before the answer is sent.
+    /// The members of the record, followed by those of Ant Media Server's object `Result`. The record's source is
+    /// started before the answer is sent.
     Started,
     /// Failure to start a source; its record has been removed again.
     NotStarted(String),

@@ -1,8 +1,8 @@
-//! Conversion of the reference's records to ours (docs/import.md).
+//! Conversion of Ant Media Server's records to ours (docs/import.md).
 //!
-//! Members have the same names on both sides, so a record of the reference is parsed like a record in the store. This
-//! module decides which members are left out, which are reset because they applied only to the old server, and what is
-//! reported about the rest.
+//! Members have the same names on both sides, so a record of Ant Media Server is parsed like a record in the store. The
+//! functions here decide which members are left out, which are reset because they applied only to the old server, and
+//! what is reported about the rest.
 
 #[cfg(test)]
 mod tests;
@@ -49,7 +49,7 @@ pub enum NotImported {
     Unusable(String),
 }
 
-/// Returns the key of a reference record; `None` if its id is missing or not valid here.
+/// Returns the key for a record of Ant Media Server; `None` if its id is missing or not valid here.
 #[must_use]
 pub fn imported_key(kind: Kind, app: &str, record: &Map<String, Value>) -> Option<Key> {
     let text = |name: &str| record.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -78,7 +78,7 @@ fn is_short(id: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len()) && !id.contains('/') && !id.chars().any(char::is_control)
 }
 
-/// Converts a record of the reference. `hash` converts a stored password of the reference to the text to store here.
+/// Converts a record of Ant Media Server. `hash` converts a password as stored there to the text to store here.
 ///
 /// # Errors
 /// The reason for which the record is not imported.
@@ -237,7 +237,7 @@ fn user(
     Ok(User { password_hash: PasswordHash(hash(&digest)), ..user })
 }
 
-/// Converts a user's password as the reference stores it: the MD5 of the text that clients send.
+/// Converts a user's password as Ant Media Server stores it: the MD5 of the text that clients send.
 fn imported_password(record: &Map<String, Value>) -> Option<PasswordDigest> {
     record.get("password").and_then(Value::as_str).and_then(PasswordDigest::parse)
 }

@@ -26,11 +26,12 @@ pub(super) use writes::Event;
 struct App {
     /// The records by id, boxed so that a search touches little memory.
     records: BTreeMap<Arc<str>, Box<Broadcast>>,
-    /// Ids in order, indexed by position, so that any page of a list is found at once.
+    /// Ids in order, indexed by position, so that any page of a list is found immediately.
     places: indexset::BTreeSet<Arc<str>>,
 }
 
-/// Duration longer than any server runs.
+/// Added to the update time of a record whose stream is at another node, so that the record does not become stale. It
+/// is longer than any server runs.
 const HORIZON: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Maximum number of subtracks listed in the record of a main track. The API's own lists of subtracks contain all of
 /// them.

@@ -30,7 +30,7 @@ fn check(records: &Records, model: &BTreeSet<String>) -> Result<(), TestCaseErro
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Records are added and removed, one by one or many neighbours at once.
+    /// Records are added and removed, one by one or many neighbours in one step.
     #[test]
     fn every_place_of_a_list_is_found(
         steps in prop::collection::vec((any::<bool>(), 0u16..9000), 0..12_000),

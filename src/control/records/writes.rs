@@ -2,9 +2,9 @@
 //!
 //! A change is gathered (for at most 2 ms, or while a commit is under way), committed with others in one batch, and
 //! only then applied to memory and answered. Requests that arrive before are checked against an overlay of the pending
-//! changes. Changes caused by publishing are visible at once and are written with a later batch (`dirty`). If a commit
-//! fails, all pending changes fail with it, memory stays as it is, and a new file is written from memory; until that
-//! succeeds, every write fails (docs/robustness.md B-04).
+//! changes. Changes caused by publishing are visible immediately and are written with a later batch (`dirty`). If a
+//! commit fails, all pending changes fail with it, memory stays as it is, and a new file is written from memory; until
+//! that succeeds, every write fails (docs/robustness.md B-04).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -283,7 +283,7 @@ impl Records {
         self.writes.gathered.push(pending);
     }
 
-    /// Adds a change to the overlay.
+    /// Adds a change to the overlay of pending changes.
     fn stage(&mut self, pending: &Pending) {
         match pending {
             Pending::Record(write) => {

@@ -175,8 +175,8 @@ impl Records {
             Caller::Token => return Ok(()),
             Caller::User { email, .. } => email,
         };
-        // A removed user or right stops counting at once, before the change is stored; a new right counts only once it
-        // is stored.
+        // A removed user or right stops counting immediately, before the change is stored; a new right counts only once
+        // it is stored.
         let (stored, soon) = (self.auxiliary.stored_user(email), self.auxiliary.user(email));
         let (Some(stored), Some(soon)) = (stored, soon) else {
             tracing::debug!(%email, "the user of a session was deleted");

@@ -40,7 +40,7 @@ fn busy() -> Response {
     Response::error(503, "Too many requests wait").header("Retry-After", "1")
 }
 
-/// True if a name has only characters that the reference accepts.
+/// True if a name has only characters that Ant Media Server accepts.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
@@ -354,7 +354,7 @@ fn wrong_type(member: &Member) -> Unfit {
     Unfit::Malformed(format!("{} has the wrong type", member.name))
 }
 
-/// Raises a value to the minimum that the reference accepts.
+/// Raises a value to the minimum that Ant Media Server accepts.
 fn clamped(member: &Member, text: String) -> Result<String, Unfit> {
     let at_least = |least: i64| match text.parse::<i64>() {
         Ok(value) if value < least => Ok(least.to_string()),
@@ -369,7 +369,7 @@ fn clamped(member: &Member, text: String) -> Result<String, Unfit> {
     }
 }
 
-/// Refuses settings that the reference refuses without a reason, and settings that cannot work here.
+/// Refuses settings that Ant Media Server refuses (its answer gives no reason), and settings that cannot work here.
 fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result<(), Unfit> {
     let heights = body.get("encoderSettings").and_then(Value::as_array);
     let is_flat = |step: &Value| step.get("height").and_then(Value::as_i64).is_some_and(|height| height <= 0);

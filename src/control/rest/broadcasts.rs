@@ -50,7 +50,7 @@ pub(super) fn get(records: &Records, at: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// `POST /broadcasts/create`; the order of checks is the reference's.
+/// `POST /broadcasts/create`; the order of checks is Ant Media Server's.
 pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let body = match parse_body(&call.request.body) {
         Ok(body) => body,
@@ -90,7 +90,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if auto_start
         && let Err(reason) = control.cx.source_target(&key, record.stream_url.as_deref().unwrap_or(""))
     {
-        // The reference stores the record, fails to start it and deletes it again. The result is the same.
+        // Ant Media Server stores the record, fails to start it and deletes it again. The result is the same.
         return now(Outcome::failure(&reason).error_id(-4));
     }
     let answer = if auto_start { Answer::Started } else { Answer::Created };
@@ -139,7 +139,7 @@ fn auto_start_refusal(
     }
 }
 
-/// True if the reference treats a URL as a file: such a source becomes a `VoD` when created with `autoStart`.
+/// True if Ant Media Server treats a URL as a file: such a source becomes a `VoD` when created with `autoStart`.
 fn is_file(url: &str) -> bool {
     (url.starts_with("http") || outbound::is_own_path(url))
         && ["mp4", "webm", "flv"].iter().any(|ending| url.ends_with(ending))
@@ -249,7 +249,7 @@ pub(super) fn delete_many(records: &mut Records, at: Now, call: &Call<'_>) -> Re
     delete_all(records, at, call, ids.split(','))
 }
 
-/// `DELETE /broadcasts/bulk` of servers before 3.0: like [`delete_many`], with an array of ids as its body.
+/// `DELETE /broadcasts/bulk` of Ant Media Server before 3.0: like [`delete_many`], with an array of ids as its body.
 pub(super) fn delete_bulk(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     match serde_json::from_slice::<Vec<String>>(&readable(&call.request.body)) {
         Ok(ids) if ids.is_empty() => now(Outcome::failure("")),
@@ -312,7 +312,7 @@ pub(super) fn start(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
     }
 }
 
-/// Starts a playlist, with the reference's answers. The reference has none for a playlist without usable items.
+/// Starts a playlist, with Ant Media Server's answers. Ant Media Server has none for a playlist without usable items.
 fn start_playlist(outgoing: &mut Outgoing<'_>, call: &Call<'_>, key: &StreamKey) -> Reply {
     if outgoing.outbound.sources.is_running(key) {
         let text = format!("Playlist is already running for stream:{}", key.id);
@@ -409,7 +409,7 @@ pub(super) fn stop(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
     }
 }
 
-/// Returns a switch that is on by default; any value but `true` is off.
+/// Returns a query parameter that is a switch: on if it is absent or `true`, off for any other value.
 fn unless_false(call: &Call<'_>, name: &str) -> bool {
     call.request.query_value(name).is_none_or(|value| value.eq_ignore_ascii_case("true"))
 }

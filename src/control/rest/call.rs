@@ -1,4 +1,4 @@
-//! A request on its way to its handler.
+//! A request as its handler gets it: with its sender, the parameters of its path, and its application, if any.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -22,7 +22,7 @@ use crate::types::StreamKey;
 
 /// Default mode of a room.
 const MODE: &str = "legacy";
-/// Longest mode, in bytes.
+/// Maximum length of a room's mode, in bytes.
 const MODE_BYTES_MAX: usize = 64;
 /// Default planned duration of a room, in seconds.
 const LASTS_S: i64 = 3600;
@@ -45,7 +45,7 @@ struct RoomBody {
     room_stream_list: Option<Vec<String>>,
 }
 
-/// A room as servers before 3.0 show it, with their order of members.
+/// A room as Ant Media Server before 3.0 shows it, with the same order of members.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Room<'a> {

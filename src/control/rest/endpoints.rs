@@ -1,4 +1,5 @@
-//! Adding and removing restreaming endpoints (docs/rest.md). Both paths are handled alike.
+//! Adding and removing restreaming endpoints (docs/rest.md). The paths `endpoint` and `rtmp-endpoint` are handled
+//! alike.
 
 use serde::Deserialize;
 
@@ -73,7 +74,7 @@ pub(super) fn add(
     }
     if let Err(reason) = cx.check_url(&key, &url) {
         tracing::debug!(%key, url = redact(&url), reason, "endpoint refused");
-        // Like the reference, return an id although no endpoint has it.
+        // Like Ant Media Server, return an id although no endpoint has it.
         let id = cx.service_id();
         return Reply::Now(Outcome::failure(&not_added).data_id(&id).response(200));
     }

@@ -1,4 +1,4 @@
-//! Operations of features that are only stored, or absent: each answers like the reference without that feature
+//! Operations of features that are only stored, or absent: each answers like Ant Media Server without that feature
 //! (docs/rest.md).
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ struct StreamInfo {
     video_codec: Option<&'static str>,
 }
 
-/// The reference's name of a codec.
+/// Ant Media Server's name of a codec.
 const fn codec_name(codec: Codec) -> Option<&'static str> {
     match codec {
         Codec::H264 => Some("H264"),
@@ -87,25 +87,25 @@ pub(super) fn no_cameras() -> Reply {
     empty_list()
 }
 
-/// `GET /broadcasts/webrtc-viewers/list/{offset}/{size}` of the servers before 3.0.
+/// `GET /broadcasts/webrtc-viewers/list/{offset}/{size}` of Ant Media Server before 3.0: always empty.
 pub(super) fn no_webrtc_viewers(call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;
     empty_page(offset, size)
 }
 
-/// `POST /broadcasts/webrtc-viewers/{viewer}/stop` of the servers before 3.0: refused, as for an unknown id.
+/// `POST /broadcasts/webrtc-viewers/{viewer}/stop` of Ant Media Server before 3.0: refused, as for an unknown id.
 pub(super) fn stop_webrtc_viewer() -> Reply {
     refused("")
 }
 
-/// `GET /broadcasts/{id}/detections/{offset}/{size}` of the servers before 3.0: always empty, since pictures are not
-/// analysed.
+/// `GET /broadcasts/{id}/detections/{offset}/{size}` of Ant Media Server before 3.0: always empty, since pictures are
+/// not analysed.
 pub(super) fn no_detections(call: &Call<'_>) -> Reply {
     let [_, offset, size, _] = call.params;
     empty_page(offset, size)
 }
 
-/// Answers `GET /broadcasts/{id}/detections/count` of servers before 3.0: nothing is detected here, so the count is 0.
+/// `GET /broadcasts/{id}/detections/count` of Ant Media Server before 3.0: nothing is detected here, so the count is 0.
 pub(super) fn no_detection_count() -> Reply {
     Reply::Now(object(200, &SimpleStat { number: 0 }))
 }
@@ -169,7 +169,7 @@ pub(super) fn webrtc_send_stats() -> Reply {
 
 /// `GET /broadcasts/webrtc-receive-low-level-stats`.
 pub(super) fn webrtc_receive_stats() -> Reply {
-    // The reference returns jitter and lost fractions as numbers with a decimal point.
+    // Ant Media Server returns jitter and lost fractions as numbers with a decimal point.
     let is_ratio = |name: &str| name.ends_with("itter") || name.ends_with("FractionLost");
     let zero = |name: &str| if is_ratio(name) { json!(0.0) } else { json!(0) };
     let members =
@@ -201,7 +201,7 @@ pub(super) fn webrtc_receive_stats() -> Reply {
 }
 
 /// `GET /broadcasts/duration?url=`: the duration of media at a URL, refused because this server does not read files of
-/// other servers. The reference uses error -2 for a URL that cannot be opened.
+/// other servers. Ant Media Server uses error -2 for a URL that cannot be opened.
 pub(super) fn duration(call: &Call<'_>) -> Reply {
     if call.query("url").trim().is_empty() {
         return refused("");

@@ -1,4 +1,4 @@
-//! Figures of the machine and the process (docs/rest.md). Members are in the reference's order. Members about a
+//! Figures of the machine and the process (docs/rest.md). Members are in Ant Media Server's order. Members about a
 //! JVM have the figures of this process, because panels read them.
 
 use serde_json::{Value, json};
@@ -231,7 +231,8 @@ pub(super) fn liveness(cx: &Context, records: &Records, figures: &Figures, call:
     let name = figures.host.host_name.as_str();
     let may_know = call.caller != Caller::Nobody || cx.config.server.doors.metrics.contains(call.client);
     if records.writes.is_gone() {
-        // The store is gone. The answer is that of the reference for an unknown state.
+        // The server's home directory, and with it the store, was removed. Ant Media Server gives this answer if its
+        // state is unknown.
         return Reply::Now(object(500, &json!({ "host": "unknown", "status": "error" })));
     }
     let host = if name.is_empty() || !may_know { "localhost" } else { name };

@@ -1,4 +1,4 @@
-//! Creation of many broadcasts at once, for imports by panels.
+//! Creation of many broadcasts with one request, for imports by panels.
 
 use std::collections::BTreeSet;
 

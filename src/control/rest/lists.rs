@@ -50,7 +50,7 @@ pub(super) fn list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     lists.scan(now, Scan::new(call, search, kind, wanted).filtered(filters))
 }
 
-/// `GET /broadcasts/filter-list/{offset}/{size}/{type}` of the servers before 3.0.
+/// `GET /broadcasts/filter-list/{offset}/{size}/{type}` of Ant Media Server before 3.0.
 pub(super) fn filter_list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let [offset, size, kind, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
@@ -146,8 +146,8 @@ pub(super) fn metrics_history(records: &Records, registry: &Registry, call: &Cal
     Reply::Now(json(200, &answer))
 }
 
-/// `GET /broadcasts/{id}/srt-stats` (not in the reference), and its equivalents for other protocols: a list, which is
-/// empty unless the stream is live.
+/// `GET /broadcasts/{id}/srt-stats` (not in Ant Media Server), and its equivalents for other protocols: a list, which
+/// is empty unless the stream is live.
 pub(super) fn connection_statistics(
     cx: &mut Context,
     records: &Records,
@@ -189,7 +189,7 @@ pub(super) fn clients(
     }
 }
 
-/// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (not in the reference): viewers of every protocol that have a
+/// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (not in Ant Media Server): viewers of every protocol that have a
 /// connection of their own. Viewers of HLS and DASH have no such connection, and are not listed.
 pub(super) fn viewers(
     cx: &mut Context,
@@ -207,7 +207,7 @@ pub(super) fn viewers(
     }
 }
 
-/// `POST /broadcasts/{id}/viewers/{viewer}/stop` (not in the reference): ends playback for a viewer of the stream.
+/// `POST /broadcasts/{id}/viewers/{viewer}/stop` (not in Ant Media Server): ends playback for a viewer of the stream.
 pub(super) fn stop_viewer(
     cx: &mut Context,
     registry: &Registry,
@@ -221,7 +221,7 @@ pub(super) fn stop_viewer(
     }
 }
 
-/// `GET /broadcasts/total-broadcast-statistics`. As in the reference, the number of RTMP viewers is not available.
+/// `GET /broadcasts/total-broadcast-statistics`. As in Ant Media Server, the number of RTMP viewers is not available.
 pub(super) fn total_statistics(lists: &Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let live = live_count(lists, now, call);
     Reply::Now(json(200, &Viewers::of_all(live)))

@@ -18,7 +18,7 @@ pub(super) fn status(cluster: &Cluster) -> Reply {
     Reply::Now(outcome.response(200))
 }
 
-/// Makes the answer that the reference gives if it is not in a cluster.
+/// Makes the answer that Ant Media Server gives if it is not in a cluster.
 fn no_cluster() -> Reply {
     Reply::Now(Response::error(500, "Not in cluster mode"))
 }
@@ -44,7 +44,7 @@ pub(super) fn list(cluster: &Cluster, now: Now, call: &RootCall<'_>) -> Reply {
     Reply::Now(object(200, &json!(nodes)))
 }
 
-/// Shows a node as the reference does, with some members of our own.
+/// Shows a node as Ant Media Server does, with some members of our own.
 fn shown(now: Now, node: &Node) -> serde_json::Value {
     json!({
         "id": node.id.as_str(),

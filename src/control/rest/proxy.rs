@@ -1,5 +1,5 @@
 //! `/rest/v2/request?_path={app}/rest/v2/...`: the way in which the panel calls an application (docs/rest.md). The same
-//! handlers run, and the application's filter sees 127.0.0.1, as in the reference.
+//! handlers run, and the application's filter sees 127.0.0.1, as in Ant Media Server.
 
 use super::call::{Caller, Reply, RootCall, Sender};
 use super::paths::split_path;

@@ -46,7 +46,7 @@ impl Found<'_> {
     }
 }
 
-/// Lists the methods in the reference's order. HEAD is listed only in answers to OPTIONS, as in the reference.
+/// Lists the methods in Ant Media Server's order. HEAD is listed only in answers to OPTIONS, as in Ant Media Server.
 fn allow(methods: &[Method], with_head: bool) -> String {
     const ORDER: [Method; 6] =
         [Method::Head, Method::Delete, Method::Get, Method::Post, Method::Options, Method::Put];

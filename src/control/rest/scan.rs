@@ -31,7 +31,8 @@ use crate::types::{Now, StreamKey};
 const SLICE: usize = 2048;
 /// Maximum bytes of records that are serialized in one slice.
 const SHOWN_BYTES: usize = 256 * 1024;
-/// The same for requesters who get records with masked credentials, which take longer.
+/// Maximum bytes of records that are serialized in one slice for requesters who must not see credentials. It is smaller
+/// than [`SHOWN_BYTES`], because masking the credentials takes time.
 const MASKED_BYTES: usize = 32 * 1024;
 /// Longest list, in bytes. The rest is omitted, and the answer has the offset to continue at.
 const LIST_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -127,7 +128,7 @@ enum Collection {
     Users,
 }
 
-/// A record.
+/// A record that a list may contain.
 #[derive(Debug, Clone, Copy)]
 enum Row<'a> {
     Broadcast(&'a Broadcast),
@@ -135,17 +136,18 @@ enum Row<'a> {
     User(&'a User),
 }
 
-/// The places that this round of an ordered list keeps, and those skipped in earlier rounds.
+/// Progress of an ordered list, which is made in rounds: the first records of this round, and the end of those that
+/// earlier rounds have skipped. A record is represented by its [`Rank`].
 #[derive(Debug, Default)]
 struct Ranks {
     best: BTreeSet<Rank>,
-    /// Last skipped place, and the number of skipped places.
+    /// Rank of the last record skipped in earlier rounds, and the number of records skipped.
     floor: Option<Rank>,
     passed: usize,
 }
 
 impl Ranks {
-    /// Keeps a place if it is among the first `count` places after the skipped ones.
+    /// Keeps a record's rank if it is among the first `count` ranks after the skipped ones.
     fn take(&mut self, rank: Rank, descending: bool, count: usize) {
         let is_behind =
             self.floor.as_ref().is_none_or(|floor| (rank > *floor) != descending && rank != *floor);
@@ -185,7 +187,7 @@ enum Stage {
         matched: usize,
         /// Page so far, if the list has no order.
         page: VecDeque<Arc<str>>,
-        /// Best places so far, if the list has an order.
+        /// Ranks of the first records found so far, if the list has an order.
         ranks: Ranks,
     },
     /// Writing the records of the page.
@@ -202,7 +204,7 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// Reads `status_by` and `protocol_by`, which the reference does not have.
+    /// Reads `status_by` and `protocol_by`, which Ant Media Server does not have.
     pub(super) fn from_call(call: &Call<'_>) -> Self {
         Self { status: call.query("status_by").to_owned(), protocol: call.query("protocol_by").to_owned() }
     }
@@ -248,7 +250,7 @@ impl Scans {
         self.due
     }
 
-    /// Counts the kept places of all scans.
+    /// Counts the ranks that all scans keep in memory.
     #[cfg(test)]
     pub(in crate::control) fn ranks(&self) -> usize {
         let kept = |scan: &Scan| match &scan.stage {
@@ -274,7 +276,7 @@ impl Scan {
         }
     }
 
-    /// Makes a page of known broadcasts.
+    /// Makes a scan that searches nothing, and only writes the page of the broadcasts with these ids.
     pub(super) fn of_ids(call: &Call<'_>, offset: usize, ids: VecDeque<Arc<str>>) -> Self {
         let wanted = Wanted::Page { order: None, offset, size: ids.len() };
         let list = ShownList::of(call.requester);
@@ -503,7 +505,7 @@ impl Scans {
 }
 
 impl Walks {
-    /// Runs the first slice at once, which completes most scans.
+    /// Runs the first slice immediately, which completes most scans.
     pub(super) fn scan(&mut self, cx: &mut Context, records: &Records, now: Now, mut scan: Scan) -> Reply {
         let held = match scan.collection {
             Collection::Broadcasts | Collection::Rooms => records.count(&scan.app),
@@ -601,8 +603,8 @@ fn user_of(record: &Auxiliary) -> Option<Row<'_>> {
     }
 }
 
-/// Makes a list at once, from the items starting at `offset`. If the list would be too long, it is cut, and the answer
-/// has the offset of the next item.
+/// Makes a list in one step, not in slices, from the items starting at `offset`. If the list would be too long, it is
+/// cut, and the answer has the offset of the next item.
 pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item = T>) -> Response {
     let (mut json, mut next) = (vec![b'['], offset);
     for item in items {
@@ -625,7 +627,7 @@ pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item =
 mod tests {
     use super::*;
 
-    /// Pages through `count` ranks in rounds, as a scan does. Returns the page and the maximum number of places kept.
+    /// Pages through `count` ranks in rounds, as a scan does. Returns the page and the maximum number of ranks kept.
     fn page(count: usize, descending: bool, offset: usize, size: usize) -> (Vec<usize>, usize) {
         let (mut ranks, mut most) = (Ranks::default(), 0);
         for _ in 0..100 {

@@ -36,7 +36,8 @@ fn done(outcome: Outcome<'_>) -> Reply {
     Reply::Now(outcome.response(200))
 }
 
-/// `GET /server-settings`. The secret of the tokens is never shown, because clients have no use for it.
+/// `GET /server-settings`. The secret that signs tokens (`jwtServerSecretKey`) is never shown, because clients have no
+/// use for it.
 pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let answer = shown(cx, records, call);
     Reply::Now(object(200, &answer))
@@ -211,7 +212,7 @@ pub(super) fn yes() -> Reply {
     done(Outcome::success())
 }
 
-/// `GET /licence-status` and `GET /last-licence-status`.
+/// `GET /licence-status` and `GET /last-licence-status`: no content, because this server needs no licence.
 pub(super) fn no_licence() -> Reply {
     Reply::Now(Response::empty(204))
 }

@@ -26,7 +26,7 @@ use crate::store::Kind;
 const SUBSCRIBERS_MAX: usize = 100_000;
 /// Maximum number of subscribers of one bulk delete.
 const BULK_MAX: usize = 10_000;
-/// Longest name, in bytes.
+/// Maximum length of a subscriber's name, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 /// Maximum number of events of one subscriber in a list of several subscribers; the newest are kept. The
 /// list of connection events has all.
@@ -143,7 +143,7 @@ pub(super) fn list(
     Reply::Now(json(200, &shown))
 }
 
-/// The events of a subscriber, as servers before 3.0 show them.
+/// The events of a subscriber, as Ant Media Server before 3.0 shows them.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SubscriberStats<'a> {
@@ -154,7 +154,7 @@ struct SubscriberStats<'a> {
     avg_audio_bitrate: i64,
 }
 
-/// `GET /broadcasts/{id}/subscriber-stats/list/{offset}/{size}` of the servers before 3.0.
+/// `GET /broadcasts/{id}/subscriber-stats/list/{offset}/{size}` of Ant Media Server before 3.0.
 pub(super) fn stats(records: &Records, access: &Access, call: &Call<'_>) -> Reply {
     let [id, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
@@ -230,7 +230,7 @@ pub(super) fn totp(records: &Records, now: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// `PUT /broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}`: disconnects the subscriber at once.
+/// `PUT /broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}`: disconnects the subscriber immediately.
 pub(super) fn block(
     cx: &mut Context,
     records: &mut Records,

@@ -27,7 +27,7 @@ const OFFSET_S_MAX: f64 = 3600.0;
 /// Duration of a cue that names none, in seconds.
 const DURATION_S: f64 = 4.0;
 /// Limits on the cues of a stream, and on those of all streams of an application: the time after which one more cue is
-/// allowed, and the number of cues allowed at once. A segment takes no more cues than a stream may get at once.
+/// allowed, and the number of cues allowed in a burst. A segment takes no more cues than the burst of a stream.
 const OF_STREAM: (Duration, u32) = (Duration::from_millis(100), 100);
 const OF_APP: (Duration, u32) = (Duration::from_millis(10), 1024);
 /// Number of entries in [`Rates`] above which the entries of unused limits are removed.
@@ -67,10 +67,10 @@ impl Rates {
 struct Asked {
     /// Plain text, with line breaks.
     text: String,
-    /// Language, as a BCP 47 tag; the first one of the setting if missing.
+    /// Language, as a BCP 47 tag; if missing, the first language in the setting [`LANGUAGES`].
     #[serde(default)]
     language: String,
-    /// Time from now to the cue, in seconds.
+    /// Time from the request to the cue, in seconds.
     #[serde(default)]
     offset: f64,
     /// Duration of the cue, in seconds.
@@ -82,7 +82,7 @@ const fn duration() -> f64 {
     DURATION_S
 }
 
-/// The cues in the body of a request, with the time from now to each in milliseconds.
+/// The cues in the body of a request, with the time from the request to each cue in milliseconds.
 type Cues = Vec<(u32, Cue)>;
 
 /// Converts seconds to milliseconds, up to a maximum in seconds.

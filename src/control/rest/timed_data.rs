@@ -60,7 +60,7 @@ struct Splice {
     id: u32,
     /// Duration of the break, in seconds.
     duration: Option<f64>,
-    /// Time from now to the splice, in seconds.
+    /// Time from the request to the splice, in seconds.
     offset: f64,
 }
 

@@ -108,7 +108,7 @@ pub(super) fn create_jwt(call: &Call<'_>) -> Reply {
     };
     let secret = &call.app.security.secrets.jwt;
     match sign_jwt(&token.stream_id, &token.kind, token.expire_date, secret) {
-        // As in the reference, the type is checked only if a token can be signed.
+        // As in Ant Media Server, the type is checked only if a token can be signed.
         Some(_) if !is_direction(&token.kind) => refused(WRONG_TYPE),
         Some(jwt) => Reply::Now(json(200, &Token { token_id: jwt, ..token })),
         None => refused(NO_JWT),

@@ -23,7 +23,7 @@ use crate::http::Response;
 use crate::jobs::{self, PasswordDigest, PasswordOutcome};
 use crate::store::{Key, Kind};
 
-/// Answer of the reference to a login that is blocked after too many failures.
+/// Answer of Ant Media Server to a login that is blocked after too many failures.
 const BLOCKED: &str = "Too many login attempts. User is blocked for 300 secs";
 const CODE_WANTED: &str = "The first user is made with the code in the log of the server's start";
 const WRONG_CODE: &str = "The code is missing or wrong. It is in the log of the server's start";
@@ -139,7 +139,7 @@ pub(super) fn initial(
     now: Now,
     call: &RootCall<'_>,
 ) -> Reply {
-    // The reference returns this number even on success.
+    // Ant Media Server returns this number even on success.
     let refused = || done(Outcome::failure("").error_id(-1));
     if !call.client.is_loopback() {
         outbound.note_refused(cx, records, None, Some(call.client), call.request);
@@ -414,7 +414,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// Returns the visible users.
+    /// Returns the users as the API shows them, without pending changes.
     fn users(&self) -> impl Iterator<Item = &User> {
         self.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
             Auxiliary::User(user) => Some(user),
@@ -464,7 +464,7 @@ impl Management {
                 self.logged_in(cx, records, now, (origin, client), &email, fits);
             }
             (Purpose::Create { origin, user, initial }, PasswordOutcome::Made(hash)) => {
-                // Another request may have created the user meanwhile.
+                // Another request may have created the user while the password was being hashed.
                 let late = if initial {
                     records.auxiliary.has_users()
                 } else {

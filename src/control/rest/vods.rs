@@ -34,7 +34,7 @@ fn refused(message: Option<&str>) -> Reply {
 }
 
 /// `PUT /broadcasts/{id}/recording/{bool}`: stores whether the stream is recorded. If the stream is live, its recording
-/// starts or stops at once.
+/// starts or stops immediately.
 pub(super) fn record(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let [id, on, ..] = call.params;
     let on = on.eq_ignore_ascii_case("true");
@@ -163,7 +163,7 @@ pub(super) fn forget_folder(cx: &mut Context, call: &Call<'_>) -> Reply {
     }
 }
 
-/// `GET /vods/{id}`: like the reference, answers an unknown id with an object of nulls.
+/// `GET /vods/{id}`: like Ant Media Server, answers an unknown id with an object of nulls.
 pub(super) fn read(records: &Records, files: &Files, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     let unknown = Vod::default();

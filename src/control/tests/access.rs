@@ -119,7 +119,7 @@ fn a_token_is_burnt_on_success_only() {
     let mut rig = Rig::with(&[], &[("publishTokenControlEnabled", "true"), ("ingestingStreamLimit", "1")]);
     let (one, two) = (token_of(&mut rig, "a", "publish"), token_of(&mut rig, "b", "publish"));
     let grant = rig.publish_with("a", &[("token", &one)]).unwrap();
-    // The limit is checked before the token.
+    // The limit is checked before the token, which is therefore not used up.
     assert!(matches!(rig.publish_with("b", &[("token", &two)]).unwrap_err(), Refusal::NotAllowed(_)));
     let again = token_of(&mut rig, "a", "publish");
     assert_eq!(rig.publish_with("a", &[("token", &again)]).unwrap_err(), Refusal::InUse);
@@ -440,7 +440,7 @@ fn of_two_that_are_asked_about_the_first_yes_gets_the_id() {
     let grant = rig.verdict(sessions[1]).unwrap().unwrap();
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.verdict(sessions[0]).unwrap().unwrap_err(), Refusal::InUse);
-    // The token of the request that lost is not used up.
+    // The token of the request that came too late for the id is not used up.
     rig.end_stream(grant.stream);
     let request = rig.request_with("s", &[("token", &tokens[0])]);
     let session = request.session;
@@ -601,7 +601,7 @@ fn what_changed_while_a_receiver_thought_counts() {
     rig.put_at("/live/rest/v2/broadcasts/s/subscribers/camera/block/60/publish");
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.verdict(session).unwrap().unwrap_err(), denied(Denial::Blocked("camera".into())));
-    // A drain ends the wait, too.
+    // The shutdown of the server also ends the wait.
     let request = rig.request("t", 0);
     let session = request.session;
     rig.mail(ToControl::Publish(request));
@@ -644,7 +644,7 @@ fn a_receiver_that_hangs_does_not_keep_others_from_being_asked() {
     assert_eq!(rig.asked().len(), 1);
     rig.run_for(secs(8));
     assert_eq!(rig.control.stats().asks_waiting, 0);
-    // Threads that have not returned still count as busy.
+    // The admissions have timed out, but a thread counts as busy until the receiver answers.
     let request = rig.request("late", 0);
     rig.mail(ToControl::Publish(request));
     assert!(rig.asked().is_empty());

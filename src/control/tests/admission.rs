@@ -322,7 +322,7 @@ fn q_04_a_wall_clock_that_is_set_changes_no_figure() {
         let began_ms = rig.now.wall_ms;
         for second in 1..=8u64 {
             rig.run_for(secs(1));
-            // The clock is set twice, before a report and long before the next one.
+            // The wall clock is set twice, each time just before a report.
             if second % 3 == 0 {
                 rig.shift_wall(by_ms);
             }

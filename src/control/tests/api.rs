@@ -1,4 +1,4 @@
-//! The REST API: words, codes, filters.
+//! The REST API: the texts of answers, the status and error codes, and the filters.
 
 use super::*;
 

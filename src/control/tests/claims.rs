@@ -192,7 +192,7 @@ fn what_changed_while_a_claim_was_asked_counts() {
     rig.claim_answer(first, true);
     assert_eq!(rig.late_verdict(one), Some(Err(Refusal::InUse)));
     assert_eq!(rig.open_claims(), 1);
-    // A drain ends waiting admissions.
+    // The start of the server's shutdown ends waiting admissions.
     let third = rig.begin("t");
     rig.control.drain(rig.now);
     rig.drain();
@@ -239,7 +239,7 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     let (_, stream) = rig.publish_claimed("s");
     let token = rig.last_claim().0 * 10;
     let key = StreamKey::new("live", "s");
-    // An older claim is ignored.
+    // A claim of another node is ignored if it is older than that of this node.
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token - 1)) });
     assert_eq!(rig.control.registry.find(&key), Some(stream));
     rig.take();
@@ -249,7 +249,7 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     // The viewers stay, and get the other node's stream.
     assert!(rig.control.outbound.is_copy(&rig.control.registry, &key));
     assert_eq!((rig.control.registry.find(&key), rig.open_claims()), (Some(stream), 0));
-    // A publisher that arrives here now needs a claim as usual.
+    // A publisher that arrives here now needs a new claim.
     let again = rig.begin("s");
     assert_eq!(rig.late_verdict(again), None);
     let ticket = rig.last_claim().0;
@@ -321,8 +321,8 @@ fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_r
     rig.tell_news(News::Contact(true));
     let keep = |id, token| Asked::Keep { key: StreamKey::new("live", id), token };
     assert_eq!(rig.asked, [keep("before", token), keep("s", 0)]);
-    // A claim of this node without a token is the newest: a claim that is reported before the token arrives is
-    // older.
+    // This node has claimed `s` but does not know the claim's token yet. A claim of another node that is reported
+    // before the token (51) is older, so it is ignored; one that is reported after it is newer.
     let key = StreamKey::new("live", "s");
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 50)) });
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, 51)) });
@@ -344,13 +344,13 @@ fn the_first_of_the_live_nodes_clears_up_behind_one_that_is_gone() {
     rig.tell_news(News::Foreign(vec![store::Op::Put(key.clone().into(), live.encode())]));
     assert!(rig.control.registry.cluster.location(&key).is_some());
     let status = |rig: &Rig| rig.control.records.get(&key).unwrap().status.clone();
-    // Another live node comes first by name, so this node does nothing.
+    // Node `c` is dead. The first live node by name ends its claims; that is `a`, so this node (`b`) does nothing.
     rig.tell_news(News::Nodes(vec![node("a", 1, true), node("b", 1, true), node("c", 1, false)]));
     assert_eq!((status(&rig).as_str(), rig.burials()), ("broadcasting", Vec::new()));
     assert_eq!(rig.control.registry.cluster.location(&key), None);
-    // A restarted node has given up its claims.
+    // Now this node is the first. `c` has restarted, and has thereby given up its claims.
     rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 2, true)]));
-    // The list of nodes may be older than a node's claims, so the directory decides.
+    // The list of nodes may be older than the claims of `c`, so they are not ended before the directory confirms it.
     assert_eq!((status(&rig).as_str(), rig.burials()), ("broadcasting", vec![7, 7]));
     for id in ["s", "t"] {
         rig.tell_news(News::Claim { key: StreamKey::new("live", id), holder: None });

@@ -122,7 +122,7 @@ fn who_waits_for_a_stream_that_is_nowhere_is_told_at_once() {
     let third = third.clone();
     rig.copy_ends(&third, over());
     assert_eq!((rig.not_coming(), rig.control.stats().pulls), (usize::from(WORKERS), 0));
-    // For a moment the origins are not asked again.
+    // For some time the origins are not asked for the stream again.
     rig.take();
     rig.mail(ToControl::Wanted { key: key(), via: Vec::new() });
     assert_eq!((rig.attempts_of_copies().len(), rig.not_coming()), (0, usize::from(WORKERS)));

@@ -90,12 +90,12 @@ fn calls_that_read_records_alone_or_are_of_this_node_are_answered_here() {
 #[test]
 fn what_another_node_has_sent_is_answered_here_and_nowhere_else() {
     let mut rig = rig();
-    // According to this node, another node has the stream.
+    // This node believes that `c` has the stream, but does not forward a call that it got from another node.
     let (status, body) = rig.ask_as_node(call("POST", KEY, true)).unwrap();
     assert!(status == 200 && body.contains(r#""success":true"#), "{body}");
     assert_eq!(rig.ask_as_node(call("POST", KEY, false)).unwrap().0, 403, "a credential");
     assert_eq!(rig.calls(), []);
-    // Only calls that belong to a stream's node are accepted.
+    // From other nodes, only calls that belong to the node of a stream are accepted.
     for (method, path, status) in [
         ("GET", "/live/rest/v2/broadcasts/s", 404),
         ("POST", "/live/rest/v2/broadcasts/create", 404),

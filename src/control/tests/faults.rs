@@ -127,7 +127,7 @@ fn b_18_a_home_that_is_gone_is_told_by_liveness_and_takes_no_writes() {
     let first = create(&mut rig, "a");
     rig.store_says(&gone);
     assert_eq!(rig.answer(first).unwrap().0, 500);
-    // The rebuild keeps failing in the same way.
+    // The attempts to write a new store file keep failing in the same way.
     for _ in 0..3 {
         rig.store_says(&gone);
         assert_eq!(rig.liveness(), (500, r#"{"host":"unknown","status":"error"}"#.to_owned()));

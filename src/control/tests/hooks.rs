@@ -463,7 +463,7 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
     let first = std::mem::take(&mut rig.hooks);
     let [request] = &first[..] else { panic!("one request") };
     assert_eq!((&request.body[..], request.url.as_str()), (&b"hello"[..], "http://chat.example/in"));
-    // Further messages that arrive while the first one is being sent do no harm, however many they are.
+    // A thousand messages that arrive while the first one is being sent do not delay the stream's own hooks.
     for _ in 0..1000 {
         send(&mut rig, vec![7; 1000]);
     }

@@ -68,7 +68,7 @@ impl Rig {
         (copy.0, copy.1, grant)
     }
 
-    /// Starts a source that delivers. The token of its claim is ten times its ticket.
+    /// Starts a source that delivers media. The token of its claim is ten times its ticket.
     fn running_source(&mut self, id: &str) -> (WorkerId, PullOrder, Grant) {
         self.post(
             &format!("{BROADCASTS}/create?autoStart=true"),
@@ -350,10 +350,10 @@ fn n_22_a_node_without_room_gives_a_source_back_and_goes_on_with_its_copy() {
 #[test]
 fn n_22_an_id_that_no_source_here_uses_is_passed_on_or_given_back() {
     let mut rig = Rig::with_directory(&[]);
-    // The source was stopped meanwhile, so the id is released.
+    // No source of this node uses the id that it gets, e.g. because the source was stopped, so the id is released.
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 8)) });
     assert_eq!(rig.asked.pop(), Some(Asked::Release { key: key("s"), token: 8 }));
-    // A draining node passes on an id that it receives.
+    // A draining node passes on a claim that another node gives to it.
     let body = r#"{"streamId":"t","type":"streamSource","streamUrl":"rtmp://198.51.100.1/live/t"}"#;
     rig.post(&format!("{BROADCASTS}/create"), body);
     rig.control.records.source_wanted(rig.now, &key("t"), true);
@@ -382,7 +382,7 @@ fn n_22_of_the_nodes_that_do_not_drain_the_first_clears_up() {
     assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { .. })), "a does");
     rig.tell_news(News::Nodes(vec![draining("a"), node("b", 1, true)]));
     assert!(rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { token: 5, .. })));
-    // If all nodes are draining, the first of them by name ends the claim.
+    // If all nodes are draining, the first of them by name ends the claim of the dead node `x`.
     rig.asked.clear();
     rig.tell_news(News::Nodes(vec![draining("b"), draining("c")]));
     assert!(rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { token: 5, .. })));

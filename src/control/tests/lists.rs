@@ -1,4 +1,4 @@
-//! Costs of lists: kept places, slices, bytes.
+//! Costs of lists: the ranks kept in memory, the slices, and the bytes of an answer.
 
 use super::*;
 use crate::control::records::auxiliary::{Auxiliary, Vod};

@@ -500,7 +500,7 @@ fn r_36_a_failure_is_answered_late_and_ten_a_second_are_tried() {
         request.headers.push("Content-Type", "application/json");
         sent.push(rig.send_request(&format!("192.0.2.{n}:1"), request));
     }
-    // Four attempts are reserved for addresses with an earlier login.
+    // Of the ten attempts in a second, four are reserved for addresses with an earlier login.
     assert_eq!(rig.hashes.len(), 6);
     let refused: Vec<_> = sent[6..].iter().map(|session| rig.response(*session).unwrap().status).collect();
     assert!(refused.iter().all(|status| *status == 429));
@@ -646,14 +646,14 @@ fn r_04_r_07_a_token_decides_when_that_way_is_on() {
     let twice = with(&good).with("ProxyAuthorization", &good);
     assert_eq!(rig.status_of(&twice, Method::Get, resources), 400);
     assert_eq!(rig.status_of(&admin.with("ProxyAuthorization", " "), Method::Get, resources), 200);
-    // Expiry follows the wall clock, even if it jumps.
+    // The expiry of a token follows the wall clock, even if it jumps.
     let mut claims = jwt::Claims::new();
     claims.insert("exp".into(), (START_MS / 1000 + 60).into());
     let short = with(&jwt::sign(&claims, SECRET.as_bytes()));
     assert_eq!(rig.status_of(&short, Method::Get, resources), 200);
     rig.now.wall_ms += 86_400_000;
     assert_eq!(rig.status_of(&short, Method::Get, resources), 403);
-    // Without the setting, the header has no effect.
+    // If the settings name no secret for tokens, the header `ProxyAuthorization` has no effect.
     let (mut rig, admin) = Rig::administered();
     assert_eq!(rig.status_of(&with(&good), Method::Get, resources), 403);
     assert_eq!(rig.status_of(&admin.with("ProxyAuthorization", "x"), Method::Get, resources), 200);
@@ -737,7 +737,7 @@ fn r_11_r_12_no_operation_fails_on_junk() {
         r#"{"hlsTime":1e999,"gopCache":"maybe","encoderSettings":[1,null,{}]}"#,
         r#"{"serverName":{},"logLevel":"LOUD"}"#,
     ];
-    // Paths that may answer with a server error, as in the reference.
+    // Paths that may answer with a server error, as in Ant Media Server.
     let meant = ["/cluster/", "/shutdown-proper"];
     let mut forbidden = 0;
     for route in routes().filter(|route| !["/metrics", "/users/logout"].contains(&route.path)) {

@@ -177,8 +177,8 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
     let mut rig = Rig::with(&[], CHECKS[1].1);
     rig.create("cam");
     rig.create("meeting");
-    // A stream without a record, whose file name looks like that of the second file of another stream; and a file
-    // whose name differs from the stream's.
+    // `cam_1.mp4` is of the stream `cam_1`, which has no record, but could by its name be the second file of `cam`.
+    // `sub/meeting.mp4` has another name than its stream, `vip`.
     rig.file_recorded("1", "cam_1.mp4", "cam_1", Vod::RECORDED);
     rig.file_recorded("2", "sub/meeting.mp4", "vip", Vod::RECORDED);
     rig.file_recorded("3", "abc.mp4", "file", Vod::UPLOADED);
@@ -187,7 +187,7 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
         ("sub/meeting.mp4", "meeting", "vip", "meeting"),
         ("sub/meeting.mp4.tmp_extension", "meeting.mp4", "vip", "meeting"),
         ("abc.mp4", "abc", "abc", "file"),
-        // Without a record, the file's name decides.
+        // The stream of a file without a record is determined by the file's name.
         ("cam_2.mp4", "cam_2", "cam", "cam_2"),
     ];
     for (file, stem, right, wrong) in cases {
@@ -200,7 +200,7 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
         assert_eq!(ask(wrong), Err(no(Denial::Jwt)), "{file} with a token for {wrong}");
         assert_eq!(ask(right), Ok(()), "{file} with a token for {right}");
     }
-    // A file has no entry any more once its record is removed or names another file.
+    // The index of files forgets a path once the record with that path is removed or names another file.
     rig.file_recorded("2", "sub/other.mp4", "vip", Vod::RECORDED);
     let app: Arc<str> = "live".into();
     assert_eq!(rig.control.files.stream_of_file(&rig.control.records, &app, "sub/meeting.mp4"), None);

@@ -359,7 +359,8 @@ fn u_04_removed_at_any_moment_nothing_is_left() {
     rig.take();
     rig.resolve(ask.id, &["198.51.100.9:1935"]);
     assert!(rig.take().is_empty() && rig.control.stats().pushes == 0);
-    // The endpoint is removed while the push is connecting: the push is stopped at once, and its late news is ignored.
+    // The endpoint is removed while the push is connecting: the push is stopped immediately, and its late news is
+    // ignored.
     let id = rig.add("rtmp://198.51.100.1/app/key");
     let (_, order) = rig.one_order();
     rig.remove(&id);

@@ -250,7 +250,7 @@ fn both_containers_are_recorded_each_on_its_own() {
     assert_eq!((&rig.record("s")["webMEnabled"], &rig.record("s")["mp4Enabled"]), (&1.into(), &0.into()));
     assert_eq!(rig.record_call("s", "true?recordType=webm")["message"], "0");
     assert_eq!(rig.record_call("s", "true?recordType=webm&resolutionHeight=99")["message"], "0");
-    // Both containers of a stream count as a single recorded stream.
+    // The limit (one here) counts recorded streams, not containers: `s` may have a second one, but `t` may not begin.
     rig.record_call("s", "true");
     let mp4 = rig.recording();
     assert_eq!((mp4.kind, rig.control.stats().recordings), ("mp4", 2));
@@ -340,7 +340,7 @@ fn names_have_the_date_and_folders_the_stream() {
     let mut rig = Rig::with(&[], &[ALWAYS, ("addDateTimeToMp4FileName", "true"), ("subFolder", "a/%m/%s")]);
     rig.publish("s", 0);
     let order = rig.recording();
-    // 2023-11-14, 22:13:20 UTC.
+    // The name has the start of the recording: 2023-11-14, 22:13:20 UTC.
     assert_eq!(order.folder, path("live/streams/a/s"));
     assert_eq!(order.stem, "s-2023-11-14_22-13-20.000");
     let mut rig = Rig::with(&[], &[ALWAYS, ("fileNameFormat", "%r%b{take-2}")]);
@@ -404,7 +404,7 @@ fn a_recording_that_fails_is_told_and_tried_again_while_its_stream_is_live() {
     assert_eq!(told.len(), 1);
     assert_eq!((&told[0]["id"], &told[0]["metadata"]["reason"]), (&"s".into(), &"the disk is full".into()));
     assert_eq!(rig.control.stats().recording_failures, 1);
-    // The existing file is finished.
+    // The recording has failed, but the file that it wrote so far is finished.
     assert_eq!(rig.finish(finished(9)), "live/streams/mine.mp4");
     assert_eq!(rig.vod_names(), ["mine.mp4"]);
     rig.run_for(secs(29));
@@ -412,7 +412,7 @@ fn a_recording_that_fails_is_told_and_tried_again_while_its_stream_is_live() {
     rig.run_for(secs(1));
     let again = rig.recording();
     assert_eq!(again.stem, "mine", "under the name that was wanted");
-    // A stream that ended meanwhile is not recorded, and nothing has failed.
+    // If the stream ends before the next attempt, there is no further attempt, and no failure is reported.
     rig.over(again.recording, "the disk is full");
     rig.gone(session, stream, Departure::Clean, 0);
     rig.run_for(secs(60));
@@ -596,7 +596,7 @@ fn old_recordings_go_by_their_age() {
     rig.run_for(secs(61));
     assert_eq!(rig.removed(), ["live/streams/a.mp4"]);
     assert_eq!((rig.vod_names(), rig.stored_vods().len()), (vec!["b.mp4".to_owned()], 1));
-    // A file that is being written does not age.
+    // A file that is still being written is not removed, however old it is.
     rig.publish("c", 0);
     let recording = rig.recording().recording;
     rig.begun(recording, "live/streams/c.mp4");

@@ -109,7 +109,7 @@ fn q_17_an_application_leaves_room_for_the_records_and_sources_of_others() {
     assert!(matches!(rig.ask(publisher), Err(Refusal::NotAllowed(_))));
     rig.begin_in("LiveApp", "unknown");
     assert_eq!(fill(&mut rig, "LiveApp"), 9);
-    // The same for running sources.
+    // For running sources, an application must also leave an eighth of the places to others.
     let mut rig = Rig::with(&[("limits.pulls", "16")], &[]);
     let start = |rig: &mut Rig, app: &str| {
         let source =
@@ -121,8 +121,8 @@ fn q_17_an_application_leaves_room_for_the_records_and_sources_of_others() {
     assert_eq!(start(&mut rig, "LiveApp"), 2);
 }
 
-/// Time in which another application's requests are answered, with the same commit or in the same turn, despite the
-/// floods below.
+/// Time in which the requests of an application are answered while another application floods the server: that of one
+/// commit.
 const COMMIT: Duration = Duration::from_millis(5);
 
 #[test]
@@ -165,7 +165,7 @@ fn q_17_forty_slow_uploads_of_one_application_hold_up_no_other() {
         // Each address sends as many uploads as it may.
         let session = rig.send_request(&format!("127.0.0.{}:9", 1 + n / 4), request);
         rig.run_for(COMMIT);
-        // The job that creates the upload's file.
+        // The upload was admitted if a job is to create its file.
         rig.answer(session).is_none() && rig.files.pop().is_some()
     };
     let slow = (0..40).filter(|n| begin(&mut rig, "live", *n)).count();

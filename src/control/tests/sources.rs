@@ -64,7 +64,7 @@ impl Rig {
         self.ask(request).map(|grant| (session, grant))
     }
 
-    /// Ends an attempt that has delivered.
+    /// Ends an attempt that has delivered media up to the time `dts_ms`.
     fn loses(&mut self, session: SessionRef, order: &PullOrder, stream: StreamId, dts_ms: i64) {
         self.gone(session, stream, Departure::Lost, dts_ms);
         self.pull_news(order.pull, order.attempt, lost("reset"));
@@ -371,7 +371,7 @@ fn an_update_starts_a_running_source_anew_and_keeps_its_stream() {
     rig.gone(session, grant.stream, Departure::Lost, 500);
     let (_, returned) = rig.delivers(worker, second).unwrap();
     assert_eq!((returned.stream, returned.position.dts_ms), (grant.stream, 500));
-    // A request without the source's members, or with the same URL, does not restart the source.
+    // An update that changes neither the URL nor the credentials of the source does not restart it.
     rig.take();
     for same in [r#"{"name":"n"}"#, r#"{"streamUrl":"http://198.51.100.2:81/live/x.flv?a=b"}"#] {
         assert_eq!(rig.put("s", same), (200, PLAIN.into()));
@@ -525,7 +525,7 @@ fn starts_that_are_refused() {
     assert_eq!(rig.op("s", "start"), (200, failure(ACTIVE)));
     rig.gone(session, stream, Departure::Clean, 0);
     assert_eq!(rig.op("s", "start"), ok("s"));
-    // There is room for one source.
+    // The limit allows one source, and `s` is running.
     rig.post(&format!("{BROADCASTS}/create"), &body("t", URL));
     assert_eq!(rig.op("t", "start"), (200, failure("Not enough resource on server to start streaming.")));
     let full = r#"{"success":false,"message":"Resource usage is high","dataId":"","errorId":-3}"#;

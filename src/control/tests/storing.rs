@@ -42,7 +42,7 @@ fn a_publisher_that_needs_a_record_waits_for_its_create_to_be_on_disk() {
     rig.run_for(ms(5));
     assert_eq!(rig.answer(session).unwrap().0, 200);
     rig.publish("s", 0);
-    // Conversely, a pending delete counts at once.
+    // Conversely, a pending delete counts immediately.
     rig.hold = true;
     rig.send(Method::Delete, "/live/rest/v2/broadcasts/s", "");
     rig.run_for(ms(5));
@@ -85,7 +85,7 @@ fn b_04_a_failed_commit_fails_the_request_and_leaves_memory_alone() {
         assert!(status == 500 && body.contains(r#""success":false"#), "{body}");
     }
     assert_eq!(rig.get("/live/rest/v2/broadcasts/a").0, 404);
-    // Until the store has a new file, every write fails at once, while reads continue.
+    // Until the store has a new file, every write fails immediately, while reads continue.
     assert_eq!(rig.post(CREATE, "{}").0, 500);
     assert_eq!(rig.get("/live/rest/v2/broadcasts/old").0, 200);
     rig.run_for(ms(1100));

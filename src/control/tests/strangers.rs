@@ -59,7 +59,7 @@ fn r_53_a_publisher_changes_no_record_of_others() {
     let token = token_of(&mut rig, "x", "publish");
     assert!(matches!(rig.publish_to("x", "vip", &token), Err(Refusal::NotAllowed(_))));
     assert_eq!(rig.record("vip"), before);
-    // The token was not used up. Anybody may join a room.
+    // The refusal above did not use up the token. `room` is virtual, so any publisher may join it.
     let (session, stream) = rig.publish_to("x", "room", &token).unwrap();
     assert_eq!(rig.record("room")["status"], "broadcasting");
     rig.gone(session, stream, Departure::Clean, 0);

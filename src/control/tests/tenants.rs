@@ -1,5 +1,5 @@
-//! Fifty applications on one server, one of which misbehaves, in each way in turn. The waiting times of the other
-//! forty-nine are compared with a run in which all behave.
+//! Fifty applications on one server, one of which misbehaves, in a run of its own for each [`Way`]. The waiting times
+//! of the other forty-nine are compared with a run in which all fifty behave.
 //!
 //! 1. Time is virtual. Control is one thread: a step begins when earlier steps are over, and takes the time in
 //!    [`COSTS`].
@@ -30,8 +30,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 const RATIO_MAX: f64 = 1.25;
 /// Duration of a commit to disk.
 const COMMIT_TIME: Duration = Duration::from_millis(2);
-/// Duration of a request's way from its client to control and of the answer's way back: a local network, and a worker's
-/// turn at each end.
+/// Time that a request takes from its client to control, and its answer back, together: through a local network, and
+/// through a turn of a worker each way.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
 /// Steps of control that take time.
@@ -54,9 +54,9 @@ enum Step {
     Tick,
 }
 
-/// Instructions of each step, rounded up. Counted by `costs::each_step_of_the_table_can_be_counted` under callgrind, in
-/// a test build with `opt-level = 1`. `Written` is the commit of one record with its answer, a slice has 2048 records,
-/// a feed ten.
+/// Number of processor instructions of each step, rounded up, as counted by
+/// `costs::each_step_of_the_table_can_be_counted` under callgrind, in a test build with `opt-level = 1`. `Written` is
+/// the commit of one record with its answer. A slice has 2048 records, and a feed ten.
 const COSTS: [(Step, u64); 15] = [
     (Step::Get, 95_000),
     (Step::Create, 50_000),

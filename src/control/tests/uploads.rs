@@ -123,7 +123,7 @@ fn r_45_what_is_broken_off_or_cannot_be_written_is_removed() {
         assert!(matches!(finish(&mut rig, RecordingOutcome::Removed), RecordingWork::Remove { .. }));
         let answered = rig.answer(session).is_some();
         assert_eq!(answered, told != UploadNews::Gone);
-        // Late news is ignored.
+        // Late news of an upload that has ended is ignored.
         news(&mut rig, session, UploadNews::Gone);
         assert!(rig.files.is_empty());
     }
@@ -178,8 +178,8 @@ fn what_a_crash_broke_off_goes_at_the_next_start() {
     made(&mut rig, session).unwrap();
     let mut rig = Rig::start_after(config(&[], &[]), rig.store, None);
     let RecordingWork::Remove { path } = finish(&mut rig, RecordingOutcome::Removed) else { panic!() };
-    // The search finds the upload's file before it is removed, and does not take the file for a
-    // recording.
+    // The search for unfinished recordings finds the upload's file before it is removed, and does not take the file
+    // for a recording.
     assert!(matches!(finish(&mut rig, RecordingOutcome::Found(vec![path])), RecordingWork::Find { .. }));
     assert!(rig.files.is_empty());
     assert_eq!(count(&mut rig), r#"{"number":0}"#);

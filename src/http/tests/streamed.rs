@@ -143,7 +143,7 @@ fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
     came(&mut rig);
     rig.pass(Duration::from_secs(9));
     assert!(!rig.connection.is_closing());
-    // A peer that leaves ends the connection, not the body.
+    // If the peer closes its side, the connection ends; the incomplete body does not count as complete.
     rig.connection.handle_eof(rig.now);
     assert!(rig.event().is_none() && rig.closed == Some(CloseReason::PeerClosed));
 }

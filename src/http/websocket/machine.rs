@@ -17,7 +17,8 @@ use super::{Error, Limits};
 
 /// Input is processed in pieces of this size. Each piece is parsed before the next one is held.
 const PIECE_BYTES: usize = 16 * 1024;
-/// Maximum number of bytes that a shell may have read before it noticed that no bytes are wanted.
+/// Maximum number of bytes that the shell, which owns the socket, may have read before it noticed that no bytes are
+/// wanted.
 const OVERRUN_BYTES: usize = 1024 * 1024;
 /// Size of tungstenite's reads from memory; tungstenite keeps a buffer of this size.
 const LIBRARY_BUFFER_BYTES: usize = 1024;
@@ -56,7 +57,7 @@ pub enum CloseReason {
     Error(Error),
 }
 
-/// Plain counters.
+/// Counters of a WebSocket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Frames read.

@@ -154,7 +154,7 @@ fn a_video_without_pictures_is_waited_for_for_three_seconds() {
     line.push(3_020, true);
     line.push(3_030, false);
     assert_eq!(write(&line, &mut cursor), "[3020][3030]");
-    // A later subscriber waits for a key frame again, until there has been no picture for the same time.
+    // A later subscriber waits for a key frame again, until the track has had no picture for another three seconds.
     line.ring.trim(false, None);
     let mut late = line.cursor();
     line.push_entry(beside(6_029));

@@ -296,7 +296,7 @@ fn sound_rides_with_the_next_frame_no_longer_than_its_time() {
     assert_eq!(flush.push(at(499), &sound, &settings), Flush::By(at(100)));
     flush.flush(5);
     assert_eq!(flush.push(at(500), &sound, &settings), Flush::Now);
-    // Sending a backlog early does not move the flush position back.
+    // Releasing units early for a new subscriber never moves the flush position back.
     flush.advance(4);
     assert_eq!(flush.until(), 5);
     flush.advance(9);

@@ -501,7 +501,7 @@ fn what_follows_from_a_unit_is_told() {
     let (_, _viewer) = scene.join(Selection::DEFAULT);
     assert_eq!((scene.push(V0, 0, true).rechosen, scene.push(V0, 1, false).rechosen), (true, false));
     scene.stream.trim(None);
-    // Without key frames the ring is trimmed after a number of units.
+    // Without key frames the ring is trimmed each time that [`TRIM_UNITS`] units were appended.
     let told = (0..200).filter(|n| {
         let trim = scene.push(V0, 2 + n, false).trim;
         if trim {
@@ -545,7 +545,7 @@ fn a_ring_that_is_shrunk_keeps_what_somebody_is_being_sent_and_else_nothing_with
     scene.stream.unsubscribe(id, &viewer);
     scene.stream.shrink(usize::MAX);
     assert_eq!((scene.stream.ring.base(), scene.stream.retained_bytes()), (11, 0));
-    // The key frame of these units is retained, so a new viewer could begin, and the ring is not cleared.
+    // The ring still has the key frame pushed here, at which a new viewer could begin, so it is not cleared.
     scene.push(V0, 1100, true);
     scene.push(V0, 1200, false);
     scene.stream.shrink(usize::MAX);
@@ -565,7 +565,7 @@ fn a_stream_that_is_cleared_sends_nothing_old_and_goes_on_with_the_next_key_fram
     assert_eq!(scene.read(&mut viewer), "<1@20>[20]");
 }
 
-/// A format of packets that reports a number as the edge of each track.
+/// A format of packets. For every track, [`PacketLogs::edge`] returns the number in this struct as the RTP timestamp.
 #[derive(Debug)]
 struct Numbered(u32);
 

@@ -47,8 +47,8 @@ fn a_ladder_is_begun_by_a_request_if_it_has_more_than_one_rendition() {
         assert_eq!(begun(&pair), 1);
     }
     assert!(pair.get("/live/streams/.ladder/cam/cam/0", from).0.starts_with(b"HTTP/1.1 404 "));
-    // The other stream has ended. Only one rendition is left, so the requested name is again that of a single stream's
-    // playlist.
+    // The stream of the second rendition has ended. Only one rendition is left, so the requested name is again that of
+    // a single stream's playlist.
     for worker in &mut pair.workers {
         let stream = StreamId(8);
         worker.handle_mail(pair.now, ToWorker::StreamDown { stream, end: StreamEnd::Stopped });

@@ -82,8 +82,8 @@ impl Many {
         }
     }
 
-    /// Returns the news that control got since the last call. Each consists of `+` or `-` and the value of the
-    /// viewer's parameter.
+    /// Returns the news that control got since the last call: for each viewer, `+` (came) or `-` (left) and the value
+    /// of the parameter `x` of its request.
     fn told(&mut self) -> String {
         let word = |news: LeaseNews| {
             let sign = if news.came { "+" } else { "-" };

@@ -1,18 +1,19 @@
-//! The cost of leaving depends only on what the leaving session or stream held, so ending all of them takes time in
-//! proportion to their number. Each row fills a table of a worker that a peer can fill, once with a few entries and
-//! once with eight times as many, and compares the processor times for emptying it. The ratio is 8 if each one leaves
-//! at the cost of its own entries, and 64 if each one walks the whole table.
+//! The cost of ending a session or a stream depends only on its own table entries, so ending all of them takes time in
+//! proportion to their number. Each case fills a table that peers can fill, once with a few entries and once with eight
+//! times as many, and compares the processor times for emptying it. The ratio is 8 if each end costs only its own
+//! entries, and 64 if each end searches the whole table.
 
 use super::*;
 use crate::hub::Selection;
 use crate::mail::{Progress, StreamEnd};
 use crate::protocol::WantedBlob;
 
-/// Entries of the small run.
+/// Number of table entries in the small run.
 const FEW: usize = 1500;
 /// The size of the large run, as a multiple of the small one.
 const TIMES: usize = 8;
-/// Limit between 8 and 64, with some margin because the large run may exceed the processor's caches.
+/// Maximum ratio of the two times, well below 64. It has some margin above 8 because the large run may exceed the
+/// processor's caches.
 const RATIO_MAX: f64 = 24.0;
 
 /// Processor time of this thread in nanoseconds. The kernel updates it when a thread yields.
@@ -105,7 +106,7 @@ fn viewers_of_one(rig: &mut Rig, count: usize) -> Leaves {
             .attach(&mut rig.worker.turn, &mut rig.worker.conns, *id, Handle::ONLY, STREAM, format)
             .unwrap();
     }
-    // The first sessions leave last, so that for half of the sessions, a search from either end of a list takes long.
+    // Sessions leave in reverse order, the worst case for a removal that searches a list from its start.
     Leaves::Sessions(sessions.into_iter().rev().collect())
 }
 

@@ -192,7 +192,8 @@ fn roles_say_who_sees_whom_while_they_are_live() {
     let of =
         |lists: [&[&str]; 4]| lists.map(|list| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
     assert_eq!(told(), of([&["=ann"], &["=ann"], &["=cat"], &["=cat"]]));
-    // A participant that becomes visible is reported. Viewers are not notified of roles that they may not see.
+    // Viewers are notified when a participant becomes visible to them. They are not notified of the role of a
+    // participant that they may not see.
     rig.up(12, "ben", "active_attendee");
     assert_eq!(told(), of([&["+ben"], &["+ben"], &[], &[]]));
     rig.up(12, "ben", "speaker");

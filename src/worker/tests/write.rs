@@ -1,4 +1,4 @@
-//! Output: the bytes that are offered to a socket, and what follows from how many the socket accepts.
+//! Output: the bytes that are offered to a socket, and the effects of the socket's accepting all or some of them.
 
 use media::TrackKind;
 
@@ -255,7 +255,7 @@ fn a_session_hears_at_once_how_much_was_taken_and_a_viewer_when_its_time_comes()
     rig.worker.finish_turn();
     rig.write_again(peer, 0);
     assert_eq!(actor.replies(), [""; 0]);
-    // The session notices the freed room in the same turn.
+    // The session is notified in the same turn that its output queue has room again.
     actor.say(Event::Closed("done".to_owned()));
     rig.write_again(peer, 2);
     rig.worker.finish_turn();
@@ -316,7 +316,8 @@ fn frame_of(n: u8, dts: i64, key_frame: bool) -> Event {
 #[test]
 fn a_sink_is_handed_what_lies_before_and_behind_its_change_of_tracks_at_once() {
     let other = Selection::only(TrackKind::Video, TrackId::nth(TrackKind::Video, 1).unwrap());
-    // The change also works if no unit of the former track precedes it.
+    // Run twice: if `before`, with a unit of the former track between the selection and the new track's key frame, else
+    // without.
     for (before, expected) in
         [(true, &["33 of 0", "66 of 1", "99 of 1"][..]), (false, &["66 of 1", "99 of 1"])]
     {
@@ -354,7 +355,7 @@ fn a_sink_that_panics_at_a_write_is_closed_before_the_next_turn() {
 fn a_session_that_takes_units_whole_is_offered_its_own_bytes_alone() {
     let mut rig = Rig::new();
     let (sink, actor) = rig.connect();
-    // Without room the units stay in the ring.
+    // While the session has no room for units, they stay in the ring.
     actor.script().room = Some(0);
     rig.say(sink, &actor, []);
     rig.play_fragile(sink, Handle::ONLY, ("one", -1));

@@ -203,7 +203,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// Removes a record from memory at once. The store is changed later.
+    /// Removes a record from memory immediately. The store is changed later.
     pub(in crate::control) fn remove(&mut self, key: &Key) {
         self.forget_file(key);
         let Some(record) = self.records.remove(key) else { return };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
-/// A one-time token, with its members in the reference's order.
+/// A one-time token, with its members in Ant Media Server's order.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct Token {

@@ -10,7 +10,7 @@ use crate::store::{Key, Kind};
 /// Value of `duration` if the duration of a file is unknown.
 const UNKNOWN: i64 = -2;
 
-/// A playable file. Members are in the reference's order.
+/// A playable file. Members are in Ant Media Server's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct Vod {
@@ -109,8 +109,8 @@ impl Vod {
     /// Type of a file in an imported folder. The file belongs to the folder, and stays when its record is removed.
     pub(in crate::control) const IMPORTED: &str = "userVod";
 
-    /// Returns the record with the size and duration of its completed file. As in the reference, an unknown duration is
-    /// -2.
+    /// Returns the record with the size and duration of its completed file. As in Ant Media Server, an unknown duration
+    /// is -2.
     pub(in crate::control) fn finished(self, Finished { bytes, duration_ms }: Finished) -> Self {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         Self { duration: duration_ms.map_or(UNKNOWN, number), file_size: number(bytes), ..self }

@@ -75,7 +75,7 @@ fn r_66_feeds_wait_in_lines_and_other_requests_do_not_wait_for_them() {
     let stranger = rig.feed(&Client::default(), 250);
     assert_eq!(rig.response(stranger).unwrap().status, 403, "and who has no login none");
     let other = rig.feed(&admin, 1);
-    // Other requests are answered in between.
+    // Other requests are answered while the feeds wait.
     let liveness = rig.send_request("127.0.0.1:9", request(Method::Get, "/rest/v2/liveness", ""));
     assert_eq!(rig.response(liveness).unwrap().status, 200);
     assert!(rig.answered().is_empty());
@@ -145,7 +145,7 @@ fn r_68_lists_of_users_and_of_live_streams_end_where_others_do() {
     }
     assert!(offset > 0 && seen.len() == 301 && seen.is_sorted(), "{}", seen.len());
     assert_eq!(rig.status_of(&admin, Method::Get, "/rest/v2/user-list?offset=x"), 404);
-    // Live streams, so many that a list of them exceeds its maximum length.
+    // Make so many live streams that a list of them exceeds its maximum length.
     let mut rig = Rig::with(&[("limits.publishers_per_address", "1000000")], &[]);
     rig.initial("admin@a");
     let admin = rig.login(&Client::default(), "admin@a", MD5).1;

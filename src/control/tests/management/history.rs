@@ -25,7 +25,7 @@ fn the_last_hour_is_told_by_the_minute() {
             rig.run_for(secs(20));
         }
     }
-    // The administrator's session has expired meanwhile, so log in again.
+    // The administrator's session has expired in the time simulated above, so log in again.
     let (_, admin) = rig.login(&Client::default(), "admin@a", MD5);
     let read = |rig: &mut Rig, path: &str| -> serde_json::Value {
         serde_json::from_slice(&rig.ask_as(&admin, Method::Get, path, "").body).unwrap()

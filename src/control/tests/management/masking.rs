@@ -1,5 +1,5 @@
-//! Calls every operation as every kind of requester, with answers made at once, in slices, after a commit and after
-//! jobs: a requester without the right to see credentials sees none in any form of the answer.
+//! Calls every operation as every kind of requester. An answer may be made immediately, in slices, after a commit or
+//! after a job: in each case, a requester without the right to see credentials must find none in it.
 
 use super::*;
 use crate::control::rest::{Base, Route, routes};

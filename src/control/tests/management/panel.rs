@@ -1,4 +1,4 @@
-//! Operations for the panel that the reference does not have.
+//! Operations for the panel that Ant Media Server does not have.
 
 use super::*;
 use crate::http;

@@ -1,4 +1,4 @@
-//! Rights that are removed meanwhile, and answers that are not cached.
+//! Rights that are removed while a change that needs them is being committed, and answers that are not cached.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 fn r_55_of_two_administrators_that_delete_each_other_one_stays() {
     for (first, second) in [
         (Method::Delete, Method::Delete),
-        // Each administrator takes the right from the other.
+        // Each administrator gives the other a read-only role.
         (Method::Put, Method::Put),
         (Method::Put, Method::Delete),
     ] {
@@ -35,7 +35,7 @@ fn r_55_of_two_administrators_that_delete_each_other_one_stays() {
                 .for_each(|(name, value)| request.headers.push(name.as_str(), value.as_str()));
             rig.send_request("127.0.0.1:9", request)
         };
-        // Both changes are being committed at the same time.
+        // Both changes are requested before either is committed.
         let (a, b) = (ask(&ours, first, "other@a"), ask(&theirs, second, "admin@a"));
         rig.run_for(Duration::from_secs(1));
         let (a, b) = (rig.response(a).unwrap(), rig.response(b).unwrap());

@@ -113,7 +113,7 @@ fn items_that_bring_nothing_are_passed_over_and_then_waited_for() {
         }
         item = rig.item(if round % 2 == 0 { "/b.mp4" } else { "/a.mp4" });
     }
-    // An item that plays resets the pauses.
+    // Once an item plays, the next failure of an item is again followed by the next item without a pause.
     rig.plays(item, 5000);
     let (_, order) = rig.item("/b.mp4");
     rig.pull_news(order.pull, order.attempt, PullState::Failed("404".into()));

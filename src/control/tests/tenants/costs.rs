@@ -108,7 +108,7 @@ fn count_step(step: &str, count: usize) {
         }),
         "Slice" => {
             rig.send(Method::Get, &search, "");
-            // Two slices of the records, and one for the answer.
+            // The scan takes three slices: two that examine records, and one that writes the answer.
             counted(|| rig.run_for(ms(5)));
             println!("{} answers", rig.take().len());
         }
