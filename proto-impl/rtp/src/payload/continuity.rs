@@ -61,11 +61,15 @@ impl Continuity {
     /// they may have contained a part of a picture.
     pub fn handle_packet(&mut self, missing: u64, marker: bool, payload: &[u8]) -> bool {
         // The number of a picture, and that of the next one.
-        let begun = match self.codec {
-            Codec::H264 => self.begin_h264(payload),
-            Codec::Vp8 => vp8::picture_begun(payload).ok().flatten().map(|number| (number, number.next())),
-            Codec::Vp9 => vp9::picture_begun(payload).ok().flatten().map(|number| (number, number.next())),
-            _ => None,
+        let of_id = |id: Option<PictureNumber>| id.map(|number| (number, number.next()));
+        let begun = if self.codec == Codec::H264 {
+            self.begin_h264(payload)
+        } else if self.codec == Codec::Vp8 {
+            vp8::picture_begun(payload).ok().and_then(of_id)
+        } else if self.codec == Codec::Vp9 {
+            vp9::picture_begun(payload).ok().and_then(of_id)
+        } else {
+            None
         };
         // A gap as long as the cycle of the numbers could contain a whole cycle of pictures.
         let follows = begun.is_some_and(|(number, _)| {
