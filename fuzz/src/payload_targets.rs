@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use media::codec::{Codec, CodecConfig, g711, vp8};
-use rtp::payload::{Depacketizer, FRAME_BYTES_MAX, Format, Frame, Mpeg4Generic, Packetizer, Part, Payloads};
+use rtp::payload::{
+    Continuity, Depacketizer, FRAME_BYTES_MAX, Format, Frame, Mpeg4Generic, Packetizer, Part, Payloads,
+};
 
 /// Maximum size of the payloads into which frames are packetised again.
 const PAYLOAD_BYTES: usize = 100;
@@ -35,6 +37,7 @@ pub fn depack(data: &[u8]) {
     let Some((&choice, mut rest)) = data.split_first() else { return };
     let (format, codec) = format(choice);
     let mut depacketizer = Depacketizer::new(format.clone()).expect("a known configuration");
+    let mut continuity = codec.map(Continuity::new);
     let mut timestamp = 0u32;
     let mut given = 0usize;
     while let [flags, length, behind @ ..] = rest {
@@ -42,6 +45,10 @@ pub fn depack(data: &[u8]) {
         rest = behind;
         timestamp = timestamp.wrapping_add(u32::from(flags >> 2 & 3) * 1000);
         let part = Part { timestamp, marker: flags & 1 != 0, gap: flags & 2 != 0, payload };
+        if let Some(continuity) = &mut continuity {
+            let missing = u64::from(flags >> 1 & 1);
+            assert!(continuity.handle_packet(missing, part.marker, payload) || missing > 0);
+        }
         let before = depacketizer.stats();
         let malformed = depacketizer.handle_part(&part).is_err();
         assert_eq!(depacketizer.stats().malformed, before.malformed + u64::from(malformed));

@@ -9,10 +9,18 @@ use crate::rtcp::{Compound, DELTA_MICROS, REFERENCE_MICROS};
 
 /// Interval between two feedback packets.
 pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum interval on paths where packets overtake each other. Each feedback reports the overtaken packets as lost, and
+/// browsers lower their rate for them even if a later feedback contradicts. Browsers wait as long for each other.
+const FEEDBACK_INTERVAL_MAX: Duration = Duration::from_millis(250);
 /// Number of unreported arrivals at which feedback is sent immediately.
 const ARRIVALS_MAX: usize = 512;
 /// Maximum number of packets covered by one feedback packet, including missing ones.
 const SPAN_MAX: u64 = 1024;
+/// Number of packets after which it is known whether packets overtake each other; at most twice as many are counted.
+const OVERTAKING_PACKETS: u32 = 128;
+/// Share of packets that arrive after they were reported as lost, in thousandths, above which packets count as overtaking
+/// each other.
+const OVERTAKING_SHARE_MIN: u32 = 20;
 /// A packet more than this many numbers ahead of or behind the newest one restarts the recorder.
 const LEAP_MAX: u64 = 0x4000;
 
@@ -26,13 +34,30 @@ pub struct ArrivalRecorder {
     next: Option<ExtendedSequence>,
     due: Option<Instant>,
     feedback_count: u8,
+    /// Number of packets, and of those among them that arrived after they were reported as lost.
+    received: u32,
+    overtaken: u32,
+    /// Time of the last feedback, and the greatest recent time from a feedback to the arrival of a packet that it
+    /// reported as lost.
+    reported_at: Option<Instant>,
+    lateness: Duration,
 }
 
 impl ArrivalRecorder {
     /// Creates the state before the first packet.
     #[must_use]
     pub const fn new(now: Instant) -> Self {
-        Self { epoch: now, arrivals: BTreeMap::new(), next: None, due: None, feedback_count: 0 }
+        Self {
+            epoch: now,
+            arrivals: BTreeMap::new(),
+            next: None,
+            due: None,
+            feedback_count: 0,
+            received: 0,
+            overtaken: 0,
+            reported_at: None,
+            lateness: Duration::ZERO,
+        }
     }
 
     /// Records the arrival of the packet with this number.
@@ -56,8 +81,18 @@ impl ArrivalRecorder {
                 i64::try_from(now.saturating_duration_since(self.epoch).as_micros()).unwrap_or(i64::MAX);
             self.arrivals.entry(sequence).or_insert(micros);
         }
+        self.received += 1;
+        if sequence < next {
+            self.overtaken += 1;
+            let late = self.reported_at.map(|at| now.saturating_duration_since(at));
+            self.lateness = self.lateness.max(late.unwrap_or_default());
+        }
+        if self.received >= 2 * OVERTAKING_PACKETS {
+            (self.received, self.overtaken) = (self.received / 2, self.overtaken / 2);
+            self.lateness = self.lateness * 3 / 4;
+        }
         let full = self.arrivals.len() >= ARRIVALS_MAX;
-        let due = if full { now } else { now + FEEDBACK_INTERVAL };
+        let due = if full { now } else { now + self.interval() };
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
     }
 
@@ -113,12 +148,21 @@ impl ArrivalRecorder {
             return false;
         }
         self.feedback_count = self.feedback_count.wrapping_add(1);
+        self.reported_at = Some(now);
         self.arrivals = self.arrivals.split_off(&at);
         self.next = Some(next.max(at));
         if self.arrivals.is_empty() {
             self.due = None;
         }
         true
+    }
+
+    fn interval(&self) -> Duration {
+        let is_overtaking = self.received >= OVERTAKING_PACKETS
+            && self.overtaken * 1000 >= self.received * OVERTAKING_SHARE_MIN;
+        // The later packets are, the more of them each feedback reports as lost.
+        let more = if is_overtaking { self.lateness * 3 / 2 } else { Duration::ZERO };
+        FEEDBACK_INTERVAL.saturating_add(more).min(FEEDBACK_INTERVAL_MAX)
     }
 
     /// Returns the time at which feedback is due.
@@ -235,6 +279,38 @@ mod tests {
         bench.recorder.feedback_count = 0;
         bench.packets([(300_000, 10)]);
         assert_eq!(bench.feedback(400).1, [(9, None), (10, Some(300_000))]);
+    }
+
+    /// Checks that feedback waits longer where packets overtake each other, and only there.
+    #[test]
+    fn feedback_is_rarer_where_packets_overtake_each_other() {
+        for (late_every, expected_ms) in [(0, 100), (100, 100), (20, 250), (4, 250)] {
+            let mut bench = Bench::new();
+            let mut intervals = Vec::new();
+            for n in 0..600u64 {
+                // Each packet is sent 10 ms after the one before; a late one takes 150 ms more.
+                let is_late = |n: u64| late_every > 0 && n.is_multiple_of(late_every);
+                let ms = 10 * n;
+                let number = |n: u64| u16::try_from(n).unwrap();
+                if !is_late(n) {
+                    bench.packets([(1000 * ms, number(n))]);
+                }
+                if let Some(before) = n.checked_sub(15).filter(|before| is_late(*before)) {
+                    bench.packets([(1000 * ms + 1, number(before))]);
+                }
+                bench.recorder.feedback_count = 0;
+                if bench.feedback(ms).0 > 0 {
+                    intervals.push(ms);
+                }
+            }
+            let [.., before, last] = intervals[..] else { panic!("{intervals:?}") };
+            // Feedback is sent with the first packet after it is due, which begins the next interval.
+            assert!(
+                (expected_ms - 20..=expected_ms + 20).contains(&(last - before)),
+                "{late_every}: {intervals:?}"
+            );
+            assert!(intervals[1] - intervals[0] <= 120, "the path is not known yet: {intervals:?}");
+        }
     }
 
     #[test]

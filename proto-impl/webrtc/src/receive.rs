@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rtp::bandwidth::{QueueDelay, ReceivedRate};
 use rtp::extension::PlayoutDelay;
-use rtp::payload::{Depacketizer, Format, Part, RedPacket};
+use rtp::payload::{Continuity, Depacketizer, Format, Part, RedPacket, codec_of_description};
 use rtp::receive::{ReceiveConfig, ReceiveEvent, ReceiveStats, Received, Receiver, Sources};
 use rtp::report::ClockMapping;
 use rtp::rtcp::{FirEntry, ReportBlock, SenderInfo};
@@ -52,7 +52,11 @@ struct Source {
     clock: ClockMapping,
     /// Index of the source's format in the section, and its depacketizer.
     format: Option<(usize, Depacketizer)>,
-    /// True if the packets directly before the next one are lost for good.
+    /// Video only: finds out whether lost packets were padding, once the format is known.
+    continuity: Option<Continuity>,
+    /// Number of packets directly before the next one that are lost for good, but may have been padding.
+    missing: u64,
+    /// True if media directly before the next packet is lost for good.
     gap: bool,
     /// True if the source has sent media, not only padding.
     spoke: bool,
@@ -547,6 +551,8 @@ impl Incoming {
             clock: ClockMapping::new(clock_rate),
             queue: QueueDelay::new(now, clock_rate),
             format: None,
+            continuity: None,
+            missing: 0,
             gap: false,
             spoke: false,
             needs_key_frame: true,
@@ -567,12 +573,16 @@ impl Source {
                 ReceiveEvent::Packet(packet) => {
                     malformed += u64::from(self.take(&packet, incoming, events).is_err())
                 }
+                // The next packet of media will tell whether pictures are missing.
+                ReceiveEvent::Lost { packets } if self.continuity.is_some() => {
+                    self.missing = self.missing.saturating_add(packets);
+                }
                 ReceiveEvent::Lost { .. } => self.lose(incoming, events),
                 ReceiveEvent::Restarted => {
                     // The source has restarted with a new stream, whose timestamps are unrelated to the
                     // former ones.
                     self.clock = ClockMapping::new(self.clock.clock_rate());
-                    (self.format, self.last_frame) = (None, None);
+                    self.forget_format();
                     self.lose(incoming, events);
                 }
             }
@@ -587,8 +597,13 @@ impl Source {
 
     /// Resets the source when its layer stops taking media from it.
     fn leave(&mut self) {
-        (self.format, self.last_frame) = (None, None);
+        self.forget_format();
         (self.gap, self.needs_key_frame) = (true, true);
+    }
+
+    fn forget_format(&mut self) {
+        (self.format, self.last_frame) = (None, None);
+        (self.continuity, self.missing) = (None, 0);
     }
 
     /// Reports a loss of packets, even if the video is already undecodable.
@@ -626,8 +641,16 @@ impl Source {
             if clock_rate != self.clock.clock_rate() {
                 self.clock = ClockMapping::new(clock_rate);
             }
+            let codec = described.and_then(codec_of_description).filter(|_| incoming.is_video());
+            self.continuity = codec.map(Continuity::new);
             self.format = Some((index, Depacketizer::new(format)?));
             events.push_back(Event::Format { section: self.section, format: index });
+        }
+        let missing = std::mem::take(&mut self.missing);
+        if let Some(continuity) = &mut self.continuity
+            && !continuity.handle_packet(missing, packet.marker, &packet.payload)
+        {
+            self.lose(incoming, events);
         }
         let gap = std::mem::take(&mut self.gap);
         let part = Part { timestamp: packet.timestamp, marker: packet.marker, gap, payload: &packet.payload };

@@ -53,7 +53,8 @@ pub(super) struct Limits {
     /// After the first sender reports, a change in the reports is followed once it has been stable
     /// for this long.
     pub(super) settled: i64,
-    /// Maximum movement of a track per unit in order to follow sender reports.
+    /// Maximum movement of a track per unit in order to follow sender reports, unless half of the units' interval is
+    /// longer.
     pub(super) nudge: i64,
     /// Maximum first timestamp that is kept. If the first timestamp is larger, the stream starts at zero.
     pub(super) start_kept: i64,

@@ -513,13 +513,15 @@ impl Timeline {
         let warmed = shared(self.tracks.iter().filter_map(TrackClock::warmed)).unwrap_or(0);
         // Reports show the distance of tracks better than arrival does, because a congested path delays video
         // more than audio.
-        let is_aligned = self.tracks.iter().any(|clock| clock.is_aligned(&self.limits));
+        let follows_reports = self.tracks.iter().any(TrackClock::follows_reports);
         for clock in &mut self.tracks {
             let Some(error) = clock.error else {
                 clock.expect(common);
                 continue;
             };
-            if is_aligned && clock.has_reports() {
+            if follows_reports && clock.has_reports() {
+                // A correction by arrival that began before the reports would move the track away from them.
+                (clock.slew, clock.far_windows) = (Slew::NEW, 0);
                 continue;
             }
             let off = error.saturating_sub(common);

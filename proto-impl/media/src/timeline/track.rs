@@ -52,12 +52,21 @@ struct Reports {
     since: i64,
     /// Sum of the movements that were made to follow the reports.
     moved: i64,
-    /// Current distance of the track from its position according to the reports.
-    off: i64,
+    /// True if the last report was believed.
+    believed: bool,
     /// True if the track was moved to its position according to the reports.
     aligned: bool,
     /// True if the owner was informed that the reports disagree with arrival.
     doubted: bool,
+}
+
+/// The position of a track on its sender's clock, to which other tracks are aligned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReportBase {
+    /// Stream time minus sender time.
+    offset: i64,
+    /// Greatest recent lead of the units: place minus arrival.
+    lead: i64,
 }
 
 /// The effect of a sender report on a track.
@@ -67,6 +76,12 @@ pub(super) enum Alignment {
     Fine,
     /// Sender reports disagree with arrival by this much. Returned only once.
     Doubted(i64),
+}
+
+impl Reports {
+    const fn new(told: i64, now: i64) -> Self {
+        Self { told, seen: 0, since: now, moved: 0, believed: false, aligned: false, doubted: false }
+    }
 }
 
 /// Ordinary lead of a track (place minus arrival of its units), and the measurement that it is based on.
@@ -422,15 +437,14 @@ impl TrackClock {
         self.last
     }
 
-    /// Returns stream time minus sender time, if there are reports.
-    pub(super) fn report_base(&self) -> Option<i64> {
-        Some(self.offset.saturating_sub(self.reports?.told))
+    /// Returns the position of the track on its sender's clock, if there are reports.
+    pub(super) fn report_base(&self) -> Option<ReportBase> {
+        Some(ReportBase { offset: self.offset.saturating_sub(self.reports?.told), lead: self.peak() })
     }
 
-    /// True if reports currently align the track with another one.
-    pub(super) fn is_aligned(&self, limits: &Limits) -> bool {
-        let near = |reports: Reports| reports.off.saturating_abs() <= limits.agree.saturating_mul(2);
-        self.reports.is_some_and(|reports| reports.aligned && near(reports))
+    /// True if the reports about the track are believed, and determine its distance from another track.
+    pub(super) fn follows_reports(&self) -> bool {
+        self.reports.is_some_and(|reports| reports.believed)
     }
 
     /// True if there are sender reports about the track.
@@ -440,48 +454,49 @@ impl TrackClock {
 
     /// Places the track's very first unit according to reports, relative to another track with reports whose
     /// base is `base`.
-    pub(super) fn align_first(&mut self, told: i64, base: Option<i64>, now: i64, limits: &Limits) {
-        let mut reports =
-            Reports { told, seen: 0, since: now, moved: 0, off: 0, aligned: false, doubted: false };
+    pub(super) fn align_first(&mut self, told: i64, base: Option<ReportBase>, now: i64, limits: &Limits) {
+        let mut reports = Reports::new(told, now);
         if let Some(base) = base {
-            let shift = base.saturating_add(told).saturating_sub(self.offset);
+            let shift = base.offset.saturating_add(told).saturating_sub(self.offset);
             reports.seen = shift.saturating_neg();
             if shift.saturating_abs() <= limits.believed {
                 self.carry(shift);
                 self.top = self.top.saturating_add(shift);
-                (reports.seen, reports.moved, reports.aligned) = (0, shift, true);
+                (reports.seen, reports.moved) = (0, shift);
+                (reports.believed, reports.aligned) = (true, true);
             }
         }
         self.reports = Some(reports);
     }
 
-    /// Moves the track towards its position according to reports. At the first report it moves the
-    /// whole distance, if it has to move forward. Otherwise it moves little by little, and only
-    /// while the reports are stable and agree with arrival.
-    pub(super) fn align(&mut self, told: i64, base: Option<i64>, now: i64, limits: &Limits) -> Alignment {
+    /// Moves the track towards its position according to reports. At the first report it moves the whole
+    /// distance, if it has to move forward. Otherwise it moves little by little, and only while the reports are stable and
+    /// agree with arrival: with that of the first units, or, if those were delayed more than the later ones, with
+    /// that of recent units.
+    pub(super) fn align(
+        &mut self,
+        told: i64,
+        base: Option<ReportBase>,
+        now: i64,
+        limits: &Limits,
+    ) -> Alignment {
         let is_first = self.reports.is_none();
-        let reports = self.reports.get_or_insert(Reports {
-            told,
-            seen: 0,
-            since: now,
-            moved: 0,
-            off: 0,
-            aligned: false,
-            doubted: false,
-        });
+        let (lead, most) = (self.peak(), limits.nudge.max(self.typical() / 2));
+        let reports = self.reports.get_or_insert_with(|| Reports::new(told, now));
         reports.told = told;
         let Some(base) = base else { return Alignment::Fine };
         // The distance by which the track is ahead of its position in the reports.
-        let off = self.offset.saturating_sub(told).saturating_sub(base);
-        reports.off = off;
+        let off = self.offset.saturating_sub(told).saturating_sub(base.offset);
         if is_first || off.saturating_sub(reports.seen).saturating_abs() > limits.agree {
             (reports.seen, reports.since) = (off, now);
         }
         let is_settled = now.saturating_sub(reports.since) >= limits.settled;
         let total = reports.moved.saturating_sub(off);
-        let is_believed =
-            off.saturating_abs() <= limits.believed && total.saturating_abs() <= limits.believed;
-        if !is_believed {
+        let is_believed = |distance: i64| distance.saturating_abs() <= limits.believed;
+        let is_recent = is_believed(lead.saturating_sub(off).saturating_sub(base.lead));
+        reports.believed =
+            (is_believed(off) && is_believed(total)) || (is_recent && off.saturating_abs() <= limits.apart);
+        if !reports.believed {
             let is_told = !is_settled || core::mem::replace(&mut reports.doubted, true);
             return if is_told { Alignment::Fine } else { Alignment::Doubted(off) };
         }
@@ -489,7 +504,7 @@ impl TrackClock {
         if off == 0 || (reports.aligned && !is_settled) {
             return Alignment::Fine;
         }
-        let little = (off / NUDGE_DIVISOR).clamp(-limits.nudge, limits.nudge);
+        let little = (off / NUDGE_DIVISOR).clamp(-most, most);
         let step = if !reports.aligned && off < 0 { off } else { little };
         reports.seen = reports.seen.saturating_sub(step);
         reports.moved = reports.moved.saturating_sub(step);

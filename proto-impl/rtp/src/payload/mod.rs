@@ -27,6 +27,7 @@ mod aac;
 mod adts;
 mod audio;
 mod av1;
+mod continuity;
 mod describe;
 mod even;
 mod fragments;
@@ -49,6 +50,7 @@ use media::codec::{Codec, CodecConfig};
 use wire::Truncated;
 
 pub use aac::Mpeg4Generic;
+pub use continuity::Continuity;
 pub use describe::codec_of_description;
 use frames::Frames;
 pub use red::{RED_BLOCKS_MAX, RedBlock, RedPacket};

@@ -9,8 +9,9 @@
 //! ```
 
 use bytes::BytesMut;
-use wire::Reader;
+use wire::{Reader, Truncated};
 
+use super::continuity::PictureNumber;
 use super::frames::{Assemble, Ending};
 use super::{Error, Payloads, fragments};
 
@@ -36,6 +37,41 @@ pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) {
     }
 }
 
+/// Reads a descriptor. Returns its first byte and the picture id.
+fn read_descriptor(reader: &mut Reader<'_>) -> Result<(u8, Option<PictureNumber>), Truncated> {
+    let head = reader.u8()?;
+    let mut id = None;
+    if head & X != 0 {
+        let extension = reader.u8()?;
+        if extension & I != 0 {
+            id = Some(read_picture_id(reader)?);
+        }
+        if extension & L != 0 {
+            reader.u8()?;
+        }
+        if extension & (T | K) != 0 {
+            reader.u8()?;
+        }
+    }
+    Ok((head, id))
+}
+
+/// Reads a picture id of 7 or 15 bits; VP9 has the same form.
+pub(super) fn read_picture_id(reader: &mut Reader<'_>) -> Result<PictureNumber, Truncated> {
+    let first = reader.u8()?;
+    if first & M == 0 {
+        return Ok(PictureNumber { value: first.into(), bits: 7 });
+    }
+    let low = reader.u8()?;
+    Ok(PictureNumber { value: u32::from(first & !M) << 8 | u32::from(low), bits: 15 })
+}
+
+/// Returns the picture id of the picture that a payload begins.
+pub(super) fn picture_begun(payload: &[u8]) -> Result<Option<PictureNumber>, Truncated> {
+    let (head, id) = read_descriptor(&mut Reader::new(payload))?;
+    Ok(id.filter(|_| head & (S | PARTITION) == S))
+}
+
 /// Depacketizer of VP8; see [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
@@ -46,19 +82,7 @@ pub(super) struct Depacketizer {
 impl Assemble for Depacketizer {
     fn append(&mut self, payload: &[u8], frame: &mut BytesMut) -> Result<(), Error> {
         let mut reader = Reader::new(payload);
-        let head = reader.u8()?;
-        if head & X != 0 {
-            let extension = reader.u8()?;
-            if extension & I != 0 && reader.u8()? & M != 0 {
-                reader.u8()?;
-            }
-            if extension & L != 0 {
-                reader.u8()?;
-            }
-            if extension & (T | K) != 0 {
-                reader.u8()?;
-            }
-        }
+        let (head, _) = read_descriptor(&mut reader)?;
         if reader.is_empty() {
             return Err(Error::Malformed("VP8 payload without data"));
         }

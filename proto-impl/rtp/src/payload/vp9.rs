@@ -24,7 +24,9 @@
 use bytes::{Buf, BufMut, BytesMut};
 use wire::Reader;
 
+use super::continuity::PictureNumber;
 use super::frames::{Assemble, Ending};
+use super::vp8::read_picture_id;
 use super::{Error, Payloads, fragments};
 
 /// Length of the descriptor in sent packets. As for VP8, it has no picture id.
@@ -36,8 +38,6 @@ const F: u8 = 0x10;
 const B: u8 = 0x08;
 const E: u8 = 0x04;
 const V: u8 = 0x02;
-/// M bit: the picture id has 15 bits.
-const M: u8 = 0x80;
 /// D bit: the layer is predicted from a lower one of its picture.
 const D: u8 = 0x01;
 /// N bit of a P_DIFF: another one follows.
@@ -71,6 +71,7 @@ pub(super) fn packetize(key_frame: bool, unit: &[u8], max: usize, out: &mut Payl
 
 /// The fields of a descriptor that are evaluated.
 struct Descriptor {
+    id: Option<PictureNumber>,
     begins: bool,
     ends: bool,
     predicted: bool,
@@ -230,9 +231,7 @@ impl Assemble for Depacketizer {
 
 fn read_descriptor(reader: &mut Reader<'_>) -> Result<Descriptor, Error> {
     let head = reader.u8()?;
-    if head & I != 0 && reader.u8()? & M != 0 {
-        reader.u8()?;
-    }
+    let id = if head & I != 0 { Some(read_picture_id(reader)?) } else { None };
     let (mut spatial, mut inter_layer) = (0, false);
     if head & L != 0 {
         let layer = reader.u8()?;
@@ -257,7 +256,13 @@ fn read_descriptor(reader: &mut Reader<'_>) -> Result<Descriptor, Error> {
     }
     // For upper layers, P says nothing about the picture (§4.2), since they may refer to a lower layer.
     let predicted = head & P != 0 || spatial > 0;
-    Ok(Descriptor { begins: head & B != 0, ends: head & E != 0, predicted, spatial, inter_layer })
+    Ok(Descriptor { id, begins: head & B != 0, ends: head & E != 0, predicted, spatial, inter_layer })
+}
+
+/// Returns the picture id of the picture that a payload begins.
+pub(super) fn picture_begun(payload: &[u8]) -> Result<Option<PictureNumber>, Error> {
+    let descriptor = read_descriptor(&mut Reader::new(payload))?;
+    Ok(descriptor.id.filter(|_| descriptor.begins && descriptor.spatial == 0))
 }
 
 /// Skips the scalability structure (RFC 9628 §4.2.1).

@@ -311,3 +311,23 @@ fn a_restart_forgets_the_clock() {
     assert_eq!(sampled, [false, true, false, false]);
     assert_eq!(bench.events(), "FKDLFKK");
 }
+
+/// Checks that lost padding costs no key frame: pictures before and after the gap have consecutive numbers.
+#[test]
+fn lost_padding_is_no_lost_picture() {
+    let mut bench = Bench::new();
+    // Picture ids of 15 bits; the lowest bit of a picture's first byte is 0 in key frames.
+    let picture = |id: u8, first: u8| [0x90, 0x80, 0x80, id, first, 1, 2];
+    bench.packet(VP8, 1, 10, &picture(7, 0x50));
+    bench.packet(VP8, 1, 11, &picture(8, 0x51));
+    assert_eq!(bench.events(), "FKD");
+    // Packets 12 and 13 were padding.
+    bench.packet(VP8, 1, 14, &picture(9, 0x51));
+    bench.wait(1500);
+    assert_eq!((bench.events(), bench.key_frames_wanted()), ("D".to_owned(), vec![]));
+    // Packet 15 was a picture.
+    bench.packet(VP8, 1, 16, &picture(11, 0x51));
+    bench.wait(1500);
+    assert_eq!(bench.events(), "LD");
+    assert_eq!(bench.key_frames_wanted(), [1]);
+}

@@ -74,6 +74,18 @@ impl Sets {
         }
     }
 
+    /// Reads frame_num of a slice of a frame, and its number of bits. `bits` begins after the NAL unit header.
+    pub(super) fn frame_num(&self, bits: &mut BitReader<'_>) -> Option<(u32, u32)> {
+        bits.ue().ok()?;
+        bits.ue().ok()?;
+        let pps = self.pps.get(&bits.ue().ok()?)?;
+        let sps = self.sps.get(&pps.sps).filter(|sps| sps.frames_only)?;
+        if sps.has_planes {
+            bits.skip(2).ok()?;
+        }
+        Some((bits.bits(sps.frame_num_bits).ok()?, sps.frame_num_bits))
+    }
+
     /// Skips the header of a slice. `bits` begins after the NAL unit header.
     pub(super) fn skip_header(&self, nal: &[u8], bits: &mut BitReader<'_>) -> Option<()> {
         let is_idr = nal_type(nal) == NAL_IDR;

@@ -43,6 +43,12 @@ impl SliceHeaders {
         Some(Self(Sets::H265(sets)))
     }
 
+    /// Creates the reader for a track of H.264 whose parameter sets are not known yet: [`SliceHeaders::note`] adds them.
+    #[must_use]
+    pub fn h264() -> Self {
+        Self(Sets::H264(h264::Sets::default()))
+    }
+
     /// Remembers a parameter set. Other NAL units are ignored.
     pub fn note(&mut self, nal: &[u8]) {
         match &mut self.0 {
@@ -58,6 +64,15 @@ impl SliceHeaders {
             Sets::H264(_) => super::h264::is_picture(nal),
             Sets::H265(_) => super::h265::is_picture(nal),
         }
+    }
+
+    /// Returns frame_num of a slice of H.264, and its number of bits (H.264 §7.4.3). `nal` may lack its end. `None` for
+    /// fields, two of which share a number, and if the number cannot be read.
+    #[must_use]
+    pub fn frame_num(&self, nal: &[u8]) -> Option<(u32, u32)> {
+        let Sets::H264(sets) = &self.0 else { return None };
+        let rbsp = unescape(nal.get(1..)?);
+        sets.frame_num(&mut BitReader::new(&rbsp))
     }
 
     /// Returns the number of bytes from the start of a slice's NAL unit to the end of its header, including

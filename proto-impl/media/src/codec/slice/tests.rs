@@ -56,3 +56,22 @@ fn bytes_of_emulation_prevention_count() {
     assert_eq!(escaped_length(&[1], 2), None);
     assert_eq!([1, 2, 3, 4, 5, 64, 65].map(bits_for), [0, 1, 2, 2, 3, 6, 7]);
 }
+
+/// Checks frame_num of the first stream, whose pictures are all referred to, and that fields have none.
+#[test]
+fn frame_num_counts_pictures() {
+    let mut headers = SliceHeaders::h264();
+    let lines = HEADERS.lines().skip(1).take_while(|line| !line.starts_with('h'));
+    let mut numbers = Vec::new();
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["set", hex] => headers.note(&bytes(hex)),
+            ["slice", _, hex] => numbers.push(headers.frame_num(&bytes(hex)).unwrap()),
+            _ => panic!("{line}"),
+        }
+    }
+    let expected: Vec<_> = (0..numbers.len()).map(|n| (u32::try_from(n).unwrap() % 16, 4)).collect();
+    assert_eq!(numbers[..6], expected[..6]);
+    assert_eq!(SliceHeaders::h264().frame_num(&[0x41, 0x9a, 0x20]), None);
+}

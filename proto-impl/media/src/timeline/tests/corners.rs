@@ -1,6 +1,7 @@
 //! Rare cases of the clock. The generator reaches each of them only with one seed in thousands, so each has
 //! a test of its own.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use netsim::publisher::{Fault, Of, Publisher, Unit};
@@ -331,5 +332,52 @@ fn a_clock_in_another_unit_is_not_taken_for_one_that_wraps() {
         timeline.arrive(began + Duration::from_millis(at.cast_unsigned()));
         let out = timeline.map(track, (ms * 90 * 90).cast_unsigned()) / 90;
         assert!((out - at).abs() <= 250, "{track:?} at {at}: {out}");
+    }
+}
+
+/// Checks RTP sources on a narrow path that delays pictures more than audio, the first ones most: the sender's reports
+/// decide on lip sync, not the arrival.
+#[test]
+fn reports_keep_lips_while_a_path_delays_pictures() {
+    // Delay of the first picture, the range of later delays, and the time after which lips are in sync.
+    for (first, least, most, synced) in
+        [(700, 150, 400, 3_500), (300, 100, 600, 3_000), (1_600, 100, 300, 7_500)]
+    {
+        let mut timeline = Timeline::of_sources(Timescale::MILLISECONDS, Position::default());
+        let began = began();
+        let jitter = |n: i64| n * 7_919 % 97;
+        let delayed = |at: i64| {
+            let falling = first - at / 2;
+            // Rises and falls within nine seconds.
+            let phase = (at % 9_000 - 4_500).abs();
+            falling.max(least + (most - least) * phase / 4_500)
+        };
+        // The receiver has put packets in order.
+        let ordered = |track, interval: i64, delay: &dyn Fn(i64) -> i64| {
+            let mut newest = 0;
+            let mut arrive = |n: i64| {
+                newest = newest.max(n * interval + delay(n * interval) + jitter(n));
+                (newest, track, n * interval)
+            };
+            (0..30_000 / interval).map(&mut arrive).collect::<Vec<_>>()
+        };
+        let mut units = ordered(TrackId::AUDIO, 20, &|_| 0);
+        units.extend(ordered(TrackId::VIDEO, 40, &delayed));
+        units.sort_unstable();
+        let mut last = HashMap::new();
+        for (arrives, track, own) in units {
+            timeline.arrive(began + Duration::from_millis(arrives.cast_unsigned()));
+            let sampled = (arrives > 900).then_some(5_000 + own);
+            let out = timeline.map_frame(track, 1_000_000 + own, sampled);
+            let of_other = |id| last.get(&id).copied().unwrap_or((0, 0));
+            if own > synced {
+                let ((own_a, out_a), (own_v, out_v)) = (of_other(TrackId::AUDIO), of_other(TrackId::VIDEO));
+                let apart: i64 = (out_v - own_v) - (out_a - own_a);
+                assert!(apart.abs() <= 20, "{apart} ms apart at {own} ms, first delay {first} ms");
+            }
+            let (own_before, out_before) = last.insert(track, (own, out)).unwrap_or((own, out));
+            let speed = 100 * (out - out_before) / (own - own_before).max(1);
+            assert!(own < 4_000 || (40..=160).contains(&speed), "{track:?} runs at {speed} % at {own} ms");
+        }
     }
 }

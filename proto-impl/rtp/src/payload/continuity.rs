@@ -1,0 +1,123 @@
+//! Gaps without pictures.
+//!
+//! Senders without RTX send padding under the sequence numbers of their media, and never repeat a lost padding packet.
+//! To a receiver such a gap looks like a lost picture. It is none if the packet before the gap ends a picture, the packet
+//! after it begins one, and both pictures have consecutive numbers:
+//!
+//! | codec | number |
+//! |---|---|
+//! | H.264 | frame_num (§7.4.3), which counts reference pictures; a lost picture that no other refers to damages none |
+//! | VP8, VP9 | picture id of the payload descriptor (RFC 7741 §4.2, RFC 9628 §4.2) |
+//!
+//! The interval of the timestamps proves nothing, because a sender may change its frame rate at any picture.
+
+use media::codec::slice::SliceHeaders;
+use media::codec::{Codec, h264};
+use wire::Reader;
+
+use super::{vp8, vp9};
+
+/// Number of bytes of a slice in which its frame_num is read.
+const SLICE_BYTES_MAX: usize = 64;
+const STAP_A: u8 = 24;
+const FU_A: u8 = 28;
+const FU_START: u8 = 0x80;
+const TYPE: u8 = 0x1f;
+/// Bits of nal_ref_idc, which is 0 in pictures that no other refers to.
+const REFERENCE: u8 = 0x60;
+
+/// Number of a picture, modulo a power of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PictureNumber {
+    pub(super) value: u32,
+    pub(super) bits: u32,
+}
+
+impl PictureNumber {
+    const fn next(self) -> Self {
+        Self { value: self.value.wrapping_add(1) & ((1 << self.bits) - 1), ..self }
+    }
+}
+
+/// Checks whether pictures are missing in gaps of one source's packets.
+#[derive(Debug)]
+pub struct Continuity {
+    codec: Codec,
+    slices: SliceHeaders,
+    /// Number of the next picture if none is missing.
+    next: Option<PictureNumber>,
+    /// True if the last packet ended a picture.
+    has_ended: bool,
+}
+
+impl Continuity {
+    /// Creates the state before the first packet of a source with this codec.
+    #[must_use]
+    pub fn new(codec: Codec) -> Self {
+        Self { codec, slices: SliceHeaders::h264(), next: None, has_ended: false }
+    }
+
+    /// Handles a packet with media; packets must be in order. `missing` packets before it are lost. Returns false if
+    /// they may have contained a part of a picture.
+    pub fn handle_packet(&mut self, missing: u64, marker: bool, payload: &[u8]) -> bool {
+        // The number of a picture, and that of the next one.
+        let of_id = |id: Option<PictureNumber>| id.map(|number| (number, number.next()));
+        let begun = if self.codec == Codec::H264 {
+            self.begin_h264(payload)
+        } else if self.codec == Codec::Vp8 {
+            vp8::picture_begun(payload).ok().and_then(of_id)
+        } else if self.codec == Codec::Vp9 {
+            vp9::picture_begun(payload).ok().and_then(of_id)
+        } else {
+            None
+        };
+        // A gap as long as the cycle of the numbers could contain a whole cycle of pictures.
+        let follows = begun.is_some_and(|(number, _)| {
+            self.has_ended && self.next == Some(number) && missing < 1 << number.bits
+        });
+        if begun.is_some() || self.has_ended || missing > 0 {
+            self.next = begun.map(|(_, next)| next);
+        }
+        self.has_ended = marker;
+        missing == 0 || follows
+    }
+
+    /// Returns the frame_num of the picture that a payload of H.264 begins, and that of the picture after it.
+    fn begin_h264(&mut self, payload: &[u8]) -> Option<(PictureNumber, PictureNumber)> {
+        let (&head, rest) = payload.split_first()?;
+        match head & TYPE {
+            STAP_A => {
+                let mut reader = Reader::new(rest);
+                let mut begun = None;
+                while let Ok(size) = reader.u16() {
+                    let nal = reader.take(usize::from(size)).ok()?;
+                    begun = begun.or_else(|| self.begin_nal(nal));
+                }
+                begun
+            }
+            FU_A => {
+                let (&fragment, rest) = rest.split_first()?;
+                let head = (head & !TYPE) | (fragment & TYPE);
+                let start = rest.get(..SLICE_BYTES_MAX).unwrap_or(rest);
+                let nal = [&[head], start].concat();
+                (fragment & FU_START != 0 && h264::is_picture(&nal)).then(|| self.begin_nal(&nal)).flatten()
+            }
+            _ => self.begin_nal(payload),
+        }
+    }
+
+    fn begin_nal(&mut self, nal: &[u8]) -> Option<(PictureNumber, PictureNumber)> {
+        self.slices.note(nal);
+        if !h264::begins_picture(nal) {
+            return None;
+        }
+        let (value, bits) = self.slices.frame_num(nal)?;
+        let number = PictureNumber { value, bits };
+        // A picture that no other refers to shares its number with the next one.
+        let is_reference = nal.first().is_some_and(|head| head & REFERENCE != 0);
+        Some((number, if is_reference { number.next() } else { number }))
+    }
+}
+
+#[cfg(test)]
+mod tests;
