@@ -29,7 +29,7 @@ impl OwnText {
         Bytes::from_owner(Counted { bytes, all: Arc::clone(&self.0) })
     }
 
-    /// True if the worker may make more bytes for single viewers.
+    /// True if the worker may make more text for a single viewer: if it holds less than [`OWN_TEXT_MAX`].
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.bytes() < OWN_TEXT_MAX

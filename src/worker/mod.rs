@@ -2,7 +2,8 @@
 //! descriptors or clocks. [`crate::io`] drives it; in tests, the simulator does.
 //!
 //! A turn:
-//! 1. mail ([`Worker::handle_mail`], [`Worker::handle_mirrored`]), so that earlier orders of control are applied first;
+//! 1. mail ([`Worker::handle_mail`], [`Worker::handle_mirrored`]), so that what control sent before this turn
+//!    applies to the input of the turn;
 //! 2. sockets ([`Worker::accept`], [`Worker::handle_bytes`], [`Worker::handle_path`], ...);
 //! 3. deadlines ([`Worker::handle_timeout`]);
 //! 4. [`Worker::finish_turn`]: drains events and bytes of sessions that had input, and flushes streams with new units;
@@ -11,8 +12,8 @@
 //!
 //! The parts of a worker: [`conns`], the sessions and calls to them; [`streams`], the live streams; [`polled`], streams
 //! fetched by separate requests; [`orders`], pushes, pulls and recordings; [`datagrams`], shared ports; [`memory`], the
-//! budget of rings. The methods of a part take the [`turn`] and the other parts that they use as arguments. A method
-//! that uses nearly all parts belongs to [`Worker`].
+//! budget of rings. The arguments of a part's methods are the [`turn`] and the other parts that they need. A method
+//! that needs nearly all parts belongs to [`Worker`].
 
 mod agenda;
 mod audience;

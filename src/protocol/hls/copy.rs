@@ -321,8 +321,8 @@ impl HlsCopy {
         }
     }
 
-    /// Hastens the end, because the server shuts down or the session is to end. Files on the disk that are not kept
-    /// are removed now; a server gets only the final playlist.
+    /// Finishes the copy early, because this process shuts down or the session must end. On the disk, files that are
+    /// not to be kept are removed now; a remote server is sent the final playlist alone, without the waiting files.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.finish(now);
         if matches!(self.place, Place::Server(_)) {

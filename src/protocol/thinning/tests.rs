@@ -36,7 +36,8 @@ fn needs(shape: Shape, number: u64) -> Dependency {
     let upper = number % 2 == 1;
     let frame: &[u8] = match (shape, upper) {
         (Shape::Chain, _) => &[0x86, 0, 0x40, 0x92, 0],
-        // VP9 with error resilience: all slots or none are replaced.
+        // VP9 with error resilience: an upper picture replaces no reference slot (`refresh_frame_flags` is 0), a
+        // lower one slot 0.
         (Shape::Free, true) => &[0x87, 0x00, 0x02, 0x4b, 0x0c],
         (Shape::Free, false) => &[0x87, 0x01, 0x02, 0x4b, 0x0c],
         // NAL units of the types STSA_R and TRAIL_R.

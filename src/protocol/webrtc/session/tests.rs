@@ -1,4 +1,5 @@
-//! A viewer whose main track gets subtracks.
+//! Tests of a viewer of a main track (a stream made of other streams, its subtracks) to which subtracks are added
+//! while the viewer plays.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of event")]
 
