@@ -110,9 +110,9 @@ bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep: ## 
 bench-registry: ## What a stream costs control beside ten thousand others
 	cargo bench --bench registry --locked
 
-networks: ## Real Chromium behind bad networks, at millstream and other servers; installs them. ONLY="75 %", SERVERS=millstream,janus, SEEDS=5, TABLE=pairwise, SIDE=publisher
+networks: ## Real viewers behind bad networks, at millstream and other servers; installs them. CLIENT=chromium,firefox,pion,str0m, ONLY="75 %", SERVERS=millstream,janus, SEEDS=5, TABLE=pairwise, SIDE=publisher
 	PROFILE=$(PROFILE) bash benches/networks/run.sh --only "$(ONLY)" --servers "$(SERVERS)" --table $(or $(TABLE),short) \
-		--side $(or $(SIDE),viewer) --seeds $(if $(filter file,$(origin SEEDS)),5,$(SEEDS))
+		--side $(or $(SIDE),viewer) --client $(or $(CLIENT),chromium) --seeds $(if $(filter file,$(origin SEEDS)),5,$(SEEDS))
 
 firewalls: ## Real Chromium behind translators of addresses, firewalls and a proxy, in network namespaces; needs root. ONLY=proxy, JOINS=10
 	PROFILE=$(PROFILE) bash benches/firewalls/run.sh --only "$(ONLY)" --joins $(or $(JOINS),10)

@@ -28,7 +28,7 @@
 mod relay;
 
 use std::io::{BufRead, stdin};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ const USAGE: &str = "\
 udp_relay: a network that loses, in front of a UDP port
 
   cargo bench --bench udp_relay -- --to ADDRESS [--seed N] [--loss SHARE] [--rtt MS] [--jitter MS] [--mtu BYTES]
-      [--rate BITS] [--queue BYTES] [--narrow back|there]
+      [--rate BITS] [--queue BYTES] [--narrow back|there] [--listen ADDRESS]
 
   --to ADDRESS   the port behind it, 127.0.0.1:50000
   --seed N       the n-th datagram has the same fate in every run of one seed (1)
@@ -54,6 +54,7 @@ udp_relay: a network that loses, in front of a UDP port
   --rate BITS    per second, in one direction (0: any)
   --queue BYTES  that wait for the rate (0: half a second of it)
   --narrow WAY   the direction of rate and queue: back to the client, or there, to the port (back)
+  --listen ADDRESS  of this machine, for clients that do not use loopback (127.0.0.1)
 
 Commands on standard input: loss SHARE, rtt MS, rate BITS, cut BITS SECONDS, dark SECONDS, stats
 ";
@@ -72,6 +73,7 @@ struct Options {
     rate: u64,
     queue: usize,
     narrow: Way,
+    listen: Option<IpAddr>,
 }
 
 fn main() -> ExitCode {
@@ -107,6 +109,7 @@ fn options() -> Result<Option<(SocketAddr, Options)>, lexopt::Error> {
         rate: 0,
         queue: 0,
         narrow: Way::Back,
+        listen: None,
     };
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
@@ -126,6 +129,7 @@ fn options() -> Result<Option<(SocketAddr, Options)>, lexopt::Error> {
                     _ => return Err("--narrow is back or there".into()),
                 }
             }
+            Long("listen") => options.listen = Some(arguments.value()?.parse()?),
             Long("bench") => {}
             Short('h') | Long("help") => return Ok(None),
             other @ (Short(_) | Long(_) | Value(_)) => return Err(other.unexpected()),
@@ -164,7 +168,9 @@ fn run(to: SocketAddr, options: &Options) {
     };
     let sent: Arc<Sent> = Arc::default();
     let tap = Arc::clone(&sent);
-    let relay = Relay::to(to)
+    let relay = Relay::to(to);
+    let relay = if let Some(address) = options.listen { relay.listen(address) } else { relay };
+    let relay = relay
         .seed(options.seed)
         .link(Way::There, link(Way::There))
         .link(Way::Back, link(Way::Back))

@@ -21,6 +21,8 @@ RTTS = (20, 100, 250, 500)
 CUTS = (0, 0.5, 2, 8, 12)
 MTUS = (1500, 1280)
 FACTORS = (RATES, QUEUES, LOSSES, JITTERS, RTTS, CUTS, MTUS)
+# One more factor, where several of them are asked for.
+CLIENTS = ("chromium", "firefox", "pion", "str0m")
 
 CELLS_MAX, SEED = 64, 1
 # Candidates for each row of the table; the one that covers most new pairs is used.
@@ -39,6 +41,8 @@ class Cell:
     rtt: int = 40
     cut: float = 0
     mtu: int = 1500
+    # The only client that the network is for.
+    client: str | None = None
 
     @property
     def bits(self):
@@ -81,38 +85,39 @@ def pairs_of(row):
     return set(itertools.combinations(enumerate(row), 2))
 
 
-def rows():
-    """Rows in which each value of each factor meets each value of every other factor. The same rows in every run."""
+def rows(factors=FACTORS):
+    """Rows in which each value of each factor meets each value of each other factor; the same ones every time."""
     chance = random.Random(SEED)
-    every = itertools.product(*(range(len(factor)) for factor in FACTORS))
+    every = itertools.product(*(range(len(factor)) for factor in factors))
     missing = set().union(*(pairs_of(row) for row in every))
     out = []
     while missing and len(out) < CELLS_MAX:
-        best = max((candidate(chance, missing) for _ in range(TRIES)), key=lambda row: len(pairs_of(row) & missing))
+        best = max((candidate(chance, missing, factors) for _ in range(TRIES)), key=lambda row: len(pairs_of(row) & missing))
         missing -= pairs_of(best)
         out.append(best)
     return out, missing
 
 
-def candidate(chance, missing):
-    """A row with one missing pair of values. Its other values are chosen to cover as many missing pairs as possible."""
+def candidate(chance, missing, factors):
+    """A row around one missing pair, whose other values are each chosen for the pairs that they complete."""
     row = dict(chance.choice(sorted(missing)))
-    others = [place for place in range(len(FACTORS)) if place not in row]
+    others = [place for place in range(len(factors)) if place not in row]
     chance.shuffle(others)
     for place in others:
-        values = list(range(len(FACTORS[place])))
+        values = list(range(len(factors[place])))
         chance.shuffle(values)
         gain = lambda value: sum(tuple(sorted([known, (place, value)])) in missing for known in row.items())
         row[place] = max(values, key=gain)
-    return tuple(row[place] for place in range(len(FACTORS)))
+    return tuple(row[place] for place in range(len(factors)))
 
 
-def pairwise():
-    values = ([factor[index] for factor, index in zip(FACTORS, row)] for row in rows()[0])
+def pairwise(has_clients=False):
+    factors = (*FACTORS, CLIENTS) if has_clients else FACTORS
+    values = ([factor[index] for factor, index in zip(factors, row)] for row in rows(factors)[0])
     return [Cell(describe(*of), *of) for of in values]
 
 
-def describe(rate, queue, loss, jitter, rtt, cut, mtu):
+def describe(rate, queue, loss, jitter, rtt, cut, mtu, client=None):
     parts = [f"{rate:.0%}".replace("%", " %"), f"{queue // 1000} KB", loss and f"loss {loss * 100:g} %", jitter and f"jitter {jitter}",
-             f"RTT {rtt}", cut and f"cut {cut:g} s", mtu < 1500 and f"MTU {mtu}"]
+             f"RTT {rtt}", cut and f"cut {cut:g} s", mtu < 1500 and f"MTU {mtu}", client]
     return ", ".join(part for part in parts if part)

@@ -8,9 +8,12 @@ import unittest
 import xml.etree.ElementTree
 
 import cells
+import clients
 import figures
 import graph
+import networks
 import servers
+import stacks
 
 
 def run_of(pictures, seconds=24, **more):
@@ -36,6 +39,16 @@ class Tables(unittest.TestCase):
         self.assertEqual(cells.pairwise(), cells.pairwise())
         self.assertEqual(len({cell.name for cell in cells.pairwise()}), len(cells.pairwise()))
         self.assertEqual(len(cells.SHORT), 8)
+
+    def test_clients_are_one_more_factor_of_the_table(self):
+        factors = (*cells.FACTORS, cells.CLIENTS)
+        rows, missing = cells.rows(factors)
+        self.assertEqual(missing, set())
+        self.assertLessEqual(len(rows), cells.CELLS_MAX)
+        self.assertEqual(cells.CLIENTS, clients.NAMES)
+        table = cells.pairwise(True)
+        self.assertEqual((len({cell.name for cell in table}), {cell.client for cell in table}), (len(rows), set(clients.NAMES)))
+        self.assertEqual({cell.client for cell in cells.SHORT}, {None})
 
     def test_a_cut_takes_its_share_of_what_can_be_delivered(self):
         cell = cells.Cell("", rate=1, cut=2)
@@ -108,6 +121,22 @@ class Figures(unittest.TestCase):
         self.assertEqual(found, ["75 %: pictures, %: millstream 40.0, MediaMTX 90.0"])
         self.assertIn("| 75 % | MediaMTX | 90.0 |", figures.table([row("MediaMTX", 90)]))
 
+    def test_a_figure_that_a_client_does_not_have_is_none(self):
+        self.assertIsNone(figures.concealed([{"audio": {"concealedSamples": 1, "totalSamplesReceived": None}}]))
+        self.assertIsNone(figures.concealed([{"audio": {"packetsReceived": 1}}]))
+        self.assertEqual(figures.concealed([{"audio": {"concealedSamples": 1, "totalSamplesReceived": 4}}, {}]), 25)
+        self.assertEqual(figures.concealed([{"video": {}}]), 100)
+
+    def test_clients_are_named_where_there_are_several(self):
+        row = lambda client, pictures: {"server": "millstream", "client": client, "cell": "75 %",
+                                        "figures": {name: 1 for name in figures.COLUMNS} | {"pictures": pictures}}
+        rows = [row("chromium", 90), row("pion", 40)]
+        self.assertNotIn("| client |", figures.table(rows[:1]))
+        self.assertIn("| server | client |", figures.table(rows))
+        self.assertIn("| 75 % | millstream | pion | 40.0 |", figures.table(rows))
+        self.assertEqual(figures.differ(rows), ["75 %, millstream: pictures, %: pion 40.0, chromium 90.0"])
+        self.assertEqual(figures.worse([*rows, row("pion", 80) | {"server": "MediaMTX"}]), ["75 %, pion: pictures, %: millstream 40.0, MediaMTX 80.0"])
+
     def test_a_graph_has_what_the_line_carries_what_was_sent_and_the_estimate(self):
         line = [{"at": at * 1000, "back": {"bytes": at * 100_000}, "estimate": 900_000 if at > 2 else None} for at in range(25)]
         row = {"cell": "cut to 30 % for 8 s", "seen": {"began": 0, "line": line}}
@@ -116,6 +145,36 @@ class Figures(unittest.TestCase):
         self.assertEqual(lines["estimate"][0], (3.0, 0.9))
         self.assertEqual([at for at, _ in lines["line"]], [0, 8, 8, 16, 16, cell.seconds])
         xml.etree.ElementTree.fromstring("<svg>" + "".join(graph.panel(row, 0)) + "</svg>")
+
+
+class Clients(unittest.TestCase):
+    def test_a_client_is_chosen_by_its_name(self):
+        self.assertEqual([client.NAME for client in networks.named("pion, Chromium")], ["chromium", "pion"])
+        with self.assertRaisesRegex(SystemExit, "opera"):
+            networks.named("opera")
+
+    def test_a_server_that_has_no_film_or_signalling_for_a_client_is_left_out(self):
+        found = networks.pairs((servers.Millstream, servers.Janus), networks.named("firefox,pion"))
+        self.assertEqual([(server.NAME, client.NAME) for server, client in found], [("millstream", "firefox"), ("millstream", "pion")])
+
+    def test_the_relay_is_the_only_candidate_of_the_server(self):
+        lines = ["v=0", "a=candidate:1 1 tcp 1 127.0.0.1 9 typ host", "a=candidate:2 1 UDP 1 fd00::1 7 typ host",
+                 "a=candidate:3 1 udp 1 127.0.0.1 5000 typ host", "a=candidate:4 1 udp 1 127.0.0.1 5001 typ host", "a=end-of-candidates"]
+        answer = "\r\n".join(lines)
+        self.assertEqual(stacks.wanted(answer), "127.0.0.1:5000")
+        self.assertEqual(stacks.relayed(answer, 77).split("\r\n"), ["v=0", "a=candidate:3 1 udp 1 127.0.0.1 77 typ host", lines[-1], ""])
+        self.assertEqual(stacks.bare(answer), "v=0\r\n")
+        self.assertIsNone(stacks.wanted("v=0"))
+
+    def test_missing_and_late_audio_is_concealed_once(self):
+        sound = [[1000 + 20 * number, 20 * number] for number in range(100)]
+        share = lambda packets: figures.concealed([{"audio": stacks.concealed(packets)}])
+        self.assertEqual(share(sound), 0)
+        self.assertEqual(share([one for number, one in enumerate(sound) if number not in (10, 50)]), 2)
+        late = lambda ms: [[at + (ms if number >= 40 else 0), media] for number, (at, media) in enumerate(sound)]
+        self.assertEqual((share(late(stacks.PLAYOUT_MS)), share(late(stacks.PLAYOUT_MS + 1))), (0, 1))
+        self.assertEqual(share(sound + sound[:9]), 0)
+        self.assertIsNone(stacks.concealed([]))
 
 
 if __name__ == "__main__":

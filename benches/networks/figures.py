@@ -75,8 +75,12 @@ def still(at, end):
 
 
 def concealed(looks):
-    last = next((look["audio"] for look in reversed(looks) if look.get("audio")), None)
-    return 100 * last["concealedSamples"] / last["totalSamplesReceived"] if last and last["totalSamplesReceived"] else 100
+    """The share of the samples that were made up: all where no audio came, `None` where the client does not count them."""
+    last = next((look["audio"] for look in reversed(looks) if look.get("audio")), {"concealedSamples": 0, "totalSamplesReceived": 0})
+    made_up, played = last.get("concealedSamples"), last.get("totalSamplesReceived")
+    if made_up is None or played is None:
+        return None
+    return 100 * made_up / played if played else 100
 
 
 def lips(looks):
@@ -131,15 +135,30 @@ def text(name, values):
     return middle if len(values) == 1 else f"{middle} ({min(values):.{decimals}f} to {max(values):.{decimals}f})"
 
 
-def table(rows):
-    """A row for each network and server."""
-    head = ["network", "server", *(column[0] for column in COLUMNS.values())]
-    out = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+def client_of(row):
+    """Runs of former times name no client."""
+    return row.get("client", "chromium")
+
+
+def grouped(rows, *keys):
+    """The figures of the rows that have the same network and keys, by these."""
+    out = {}
     for cell in dict.fromkeys(row["cell"] for row in rows):
-        for server in dict.fromkeys(row["server"] for row in rows):
-            found = [row["figures"] for row in rows if row["cell"] == cell and row["server"] == server]
-            if found:
-                out.append(f"| {cell} | {server} | " + " | ".join(text(name, [one[name] for one in found]) for name in COLUMNS) + " |")
+        for row in rows:
+            if row["cell"] == cell:
+                out.setdefault((cell, *(key(row) for key in keys)), []).append(row["figures"])
+    return out
+
+
+def table(rows):
+    """A row for each network, server and client; clients are named where there are several."""
+    keys = {"server": lambda row: row["server"]}
+    if len(set(map(client_of, rows))) > 1:
+        keys["client"] = client_of
+    head = ["network", *keys, *(column[0] for column in COLUMNS.values())]
+    out = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for of_row, found in grouped(rows, *keys.values()).items():
+        out.append("| " + " | ".join([*of_row, *(text(name, [one[name] for one in found]) for name in COLUMNS)]) + " |")
     return "\n".join(out)
 
 
@@ -155,16 +174,28 @@ def is_worse(name, ours, theirs):
 
 
 def worse(rows, ours=servers.Millstream.NAME):
-    """Figures in which another server is better: network, figure, both medians and their spread."""
+    """Figures in which another server is better for the same client: network, figure, both medians and their spread."""
     out = []
-    for cell in dict.fromkeys(row["cell"] for row in rows):
-        of_cell = {}
-        for row in rows:
-            if row["cell"] == cell:
-                of_cell.setdefault(row["server"], []).append(row["figures"])
-        for server, theirs in of_cell.items():
-            for name in JUDGED if server != ours and ours in of_cell else []:
-                pair = [[one[name] for one in found] for found in (of_cell[ours], theirs)]
-                if is_worse(name, *pair):
-                    out.append(f"{cell}: {COLUMNS[name][0]}: {ours} {text(name, pair[0])}, {server} {text(name, pair[1])}")
+    several = len(set(map(client_of, rows))) > 1
+    found = grouped(rows, client_of, lambda row: row["server"])
+    for (cell, client, server), theirs in found.items():
+        of_ours = found.get((cell, client, ours))
+        for name in JUDGED if server != ours and of_ours else []:
+            pair = [[one[name] for one in figures] for figures in (of_ours, theirs)]
+            if is_worse(name, *pair):
+                where = f"{cell}, {client}" if several else cell
+                out.append(f"{where}: {COLUMNS[name][0]}: {ours} {text(name, pair[0])}, {server} {text(name, pair[1])}")
+    return out
+
+
+def differ(rows, usual="chromium"):
+    """Figures in which a client is worse off than the usual one, at the same server and network."""
+    out = []
+    found = grouped(rows, lambda row: row["server"], client_of)
+    for (cell, server, client), theirs in found.items():
+        known = found.get((cell, server, usual))
+        for name in JUDGED if client != usual and known else []:
+            pair = [[one[name] for one in figures] for figures in (theirs, known)]
+            if is_worse(name, *pair):
+                out.append(f"{cell}, {server}: {COLUMNS[name][0]}: {client} {text(name, pair[0])}, {usual} {text(name, pair[1])}")
     return out

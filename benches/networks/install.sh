@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs the servers that `make networks` compares, unless they are installed: Janus (Debian's package), LiveKit's server (a Go module,
-# pinned by livekit/go.mod) and its client (pinned by package-lock.json). MediaMTX is built by benches/peers.sh, or found on the PATH.
-# A server that cannot be installed is reported and not run.
+# Installs what `make networks` compares with, only what is missing: Janus (Debian's), LiveKit's server (a Go module, pinned by
+# livekit/go.mod) and its client (pinned by package-lock.json); and builds the viewers that are no browsers, pion's and str0m's. MediaMTX
+# is built by benches/peers.sh, or taken from the path. What cannot be had is not run, and said.
 set -u
 cd "$(dirname "$0")"
 # Go's own archive is unpacked into a folder that is not on the PATH.
@@ -24,6 +24,18 @@ if ! is_current livekit/go.sum livekit.installed; then
         cksum < livekit/go.sum > "$peers/livekit.installed"
     else
         echo "LiveKit's server cannot be built" >&2
+    fi
+fi
+newest=$(ls -t pion/* "$peers/viewer-pion" 2>/dev/null | head -n 1)
+if [ "$newest" != "$peers/viewer-pion" ]; then
+    (cd pion && GOFLAGS=-mod=readonly go test . && GOFLAGS=-mod=readonly go build -o "$peers/viewer-pion" .) || echo "pion's viewer cannot be built" >&2
+fi
+newest=$(ls -t str0m/Cargo.* str0m/src/* "$peers/viewer-str0m" 2>/dev/null | head -n 1)
+if [ "$newest" != "$peers/viewer-str0m" ]; then
+    if cargo build -q --release --locked --manifest-path str0m/Cargo.toml --target-dir ../../target/str0m; then
+        cp ../../target/str0m/release/millstream-networks-str0m "$peers/viewer-str0m"
+    else
+        echo "str0m's viewer cannot be built" >&2
     fi
 fi
 if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then

@@ -8,6 +8,7 @@
 "use strict";
 
 const LOOK_MS = 500;
+const COUNT_MS = 20;
 const VIDEO = ["framesDecoded", "framesReceived", "framesDropped", "keyFramesDecoded", "freezeCount", "totalFreezesDuration", "packetsReceived",
     "packetsLost", "bytesReceived", "nackCount", "pliCount", "firCount", "retransmittedPacketsReceived", "jitterBufferDelay",
     "jitterBufferTargetDelay", "jitterBufferMinimumDelay", "jitterBufferEmittedCount", "estimatedPlayoutTimestamp"];
@@ -21,9 +22,9 @@ const looks = [];
 let giveRelay;
 const relay = new Promise((resolve) => (giveRelay = resolve));
 
-function relayAt(port) {
+function relayAt(port, host) {
     state.began = Date.now();
-    giveRelay(port);
+    giveRelay([host, String(port)]);
 }
 
 // The candidate line with the relay's address, or null if the relay does not replace this candidate.
@@ -32,7 +33,7 @@ async function rewritten(line) {
     if (words[2].toLowerCase() !== "udp" || words[4].includes(":")) return null;
     state.wants ??= `${words[4]}:${words[5]}`;
     if (state.wants !== `${words[4]}:${words[5]}`) return null;
-    words.splice(4, 2, "127.0.0.1", String(await relay));
+    words.splice(4, 2, ...(await relay));
     return words.join(" ");
 }
 
@@ -54,7 +55,7 @@ class Peer extends RTCPeerConnection {
     constructor(...configuration) {
         super(...configuration);
         peers.push(this);
-        this.addEventListener("track", ({ track }) => show(track));
+        this.addEventListener("track", ({ track }) => show(this, track));
         this.addEventListener("connectionstatechange", () => {
             if (this.connectionState === "connected") state.connected ??= Date.now();
         });
@@ -75,20 +76,30 @@ class Peer extends RTCPeerConnection {
 }
 window.RTCPeerConnection = Peer;
 
-function show(track) {
+function show(peer, track) {
     const element = document.querySelector("video");
     element.srcObject ??= new MediaStream();
     element.srcObject.addTrack(track);
-    if (track.kind === "video") count(track);
+    if (track.kind === "video") count(peer, track);
 }
 
-async function count(track) {
+async function count(peer, track) {
+    if (!globalThis.MediaStreamTrackProcessor) return countDecoded(peer, track);
     const reader = new MediaStreamTrackProcessor({ track, maxBufferSize: 30 }).readable.getReader();
     for (;;) {
         const { value, done } = await reader.read();
         if (done) return;
         pictures.push(Date.now());
         value.close();
+    }
+}
+
+// Where a page cannot read the pictures of a track (Firefox): those that the statistics count. It shows fewer on a busy machine.
+async function countDecoded(peer, track) {
+    for (let before = 0; peer.connectionState !== "closed"; ) {
+        const inbound = [...(await peer.getStats(track)).values()].find(({ type }) => type === "inbound-rtp");
+        for (; before < (inbound?.framesDecoded ?? 0); before += 1) pictures.push(Date.now());
+        await new Promise((resolve) => setTimeout(resolve, COUNT_MS));
     }
 }
 

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Real Chromium behind bad networks, at millstream and other servers: docs/networks.md. Installs missing programs, builds the server
-# and the relay, and measures; `make networks` runs it.
-#   bash benches/networks/run.sh [--side viewer|publisher] [--only TEXT] [--servers TEXT] [--seeds N] [--table short|pairwise]
-# If PROGRAM (the server) and RELAY (the bench udp_relay) are set in the environment, nothing is built. PROFILE is the profile to build with.
+# Real viewers behind bad networks, at millstream and other servers: docs/networks.md. Installs what is missing, builds the server and
+# the relay, and measures; `make networks` runs it.
+#   bash benches/networks/run.sh [--side viewer|publisher] [--client chromium,firefox,pion,str0m] [--only TEXT] [--servers TEXT] [--seeds N] [--table short|pairwise]
+# PROGRAM (the server) and RELAY (the bench udp_relay) are taken from the environment where both are set, PROFILE is what they are built by.
 set -eu
 cd "$(dirname "$0")"
 root=$PWD/../..

@@ -25,12 +25,19 @@ FPS, GOP_S, VIDEO_BITS = 25, 2, 2_400_000
 MEDIA = {"fps": FPS, "bits": VIDEO_BITS}
 
 
-def film(place, seconds):
-    """The file that all servers receive: H.264 main without B-pictures, at a constant bit rate, with motion; and Opus."""
-    path = f"{place}/film.mkv"
+# The coders of a film, without B-pictures and hidden ones: each picture is shown, and is a reference for the next.
+CODERS = {
+    "H.264": ["-c:v", "libx264", "-preset", "veryfast", "-profile:v", "main", "-bf", "0", "-sc_threshold", "0"],
+    "VP8": ["-c:v", "libvpx", "-deadline", "realtime", "-cpu-used", "8", "-lag-in-frames", "0", "-auto-alt-ref", "0"],
+}
+
+
+def film(place, seconds, codec="H.264"):
+    """A file that all servers are sent: constant bit rate, in motion; and Opus."""
+    path = f"{place}/{codec.lower()}.mkv"
     picture = f"testsrc2=size=640x360:rate={FPS},noise=alls=16:allf=t+u,format=yuv420p"
     rate = ["-b:v", str(VIDEO_BITS), "-minrate", str(VIDEO_BITS), "-maxrate", str(VIDEO_BITS), "-bufsize", str(VIDEO_BITS // 2)]
-    video = ["-c:v", "libx264", "-preset", "veryfast", "-profile:v", "main", "-bf", "0", "-g", str(FPS * GOP_S), "-sc_threshold", "0", *rate]
+    video = [*CODERS[codec], "-g", str(FPS * GOP_S), *rate]
     audio = ["-c:a", "libopus", "-b:a", "64k", "-ac", "2"]
     sources = ["-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000"]
     subprocess.run([stage.ffmpeg9(), "-v", "error", "-nostdin", "-y", *sources, "-t", str(seconds), *video, *audio, path], check=True)
@@ -72,7 +79,9 @@ def first_line(*command):
 
 
 class Running:
-    """A running server. `kind` and `options` are passed to the viewer's page, `way_in` to the publisher's."""
+    """A server, until it is closed. `kind` and `options` are for the viewer, `way_in` for the page of a publisher, `FILMS` what it passes on."""
+
+    kind, FILMS = "whep", ("H.264",)
 
     def __init__(self):
         self.processes, self.begun = [], None
@@ -104,7 +113,7 @@ class Running:
 
 
 class Millstream(Running):
-    NAME = "millstream"
+    NAME, FILMS = "millstream", ("H.264", "VP8")
 
     @staticmethod
     def missing():
@@ -119,7 +128,7 @@ class Millstream(Running):
         server = stage.Server("server.workers=1", "app.publisherGraceMs=0", "metrics.per_stream=true", *os.environ.get("SETTINGS", "").split())
         self.processes.append(server.process)
         self.server = server
-        self.kind, self.options = "whep", {"url": f"http://{server.http}/live/whep/{STREAM}"}
+        self.options = {"url": f"http://{server.http}/live/whep/{STREAM}"}
         self.way_in = "whip", {"url": f"http://{server.http}/live/whip/{STREAM}"}
         self.metrics = f"http://{server.http}/metrics"
 
@@ -134,7 +143,7 @@ class Millstream(Running):
 
 
 class MediaMtx(Running):
-    NAME = "MediaMTX"
+    NAME, FILMS = "MediaMTX", ("H.264", "VP8")
 
     @staticmethod
     def missing():
@@ -164,7 +173,7 @@ paths:
         self.begin([program("mediamtx"), f"{place}/mediamtx.yml"], f"{place}/mediamtx.log")
         stage.wait_for("MediaMTX", lambda: answers(f"http://127.0.0.1:{api}/v3/paths/list"))
         self.rtsp, self.api = rtsp, api
-        self.kind, self.options = "whep", {"url": f"http://127.0.0.1:{http}/{STREAM}/whep"}
+        self.options = {"url": f"http://127.0.0.1:{http}/{STREAM}/whep"}
         self.way_in = "whip", {"url": f"http://127.0.0.1:{http}/{STREAM}/whip"}
 
     def send(self, path):
@@ -175,7 +184,7 @@ paths:
 class Janus(Running):
     """Janus with its streaming plugin, which forwards RTP and keeps the latest key frame for new viewers. Browsers publish to a room."""
 
-    NAME = "Janus"
+    NAME, kind = "Janus", "janus"
     LOOPBACK = f"{PEERS}/janus_loopback.so"
 
     @classmethod
@@ -233,7 +242,7 @@ room-1: {
         self.begin([program("janus"), "-F", folder, "-C", f"{folder}/janus.jcfg", "--interface", "127.0.0.1"], f"{place}/janus.log",
                    LD_PRELOAD=self.LOOPBACK)
         self.video, self.audio = video, audio
-        self.kind, self.options = "janus", {"url": f"http://127.0.0.1:{http}/janus", "id": 1}
+        self.options = {"url": f"http://127.0.0.1:{http}/janus", "id": 1}
         self.way_in = "janus", self.options
         stage.wait_for("Janus", lambda: answers(f"{self.options['url']}/info"))
 
@@ -247,7 +256,7 @@ room-1: {
 class LiveKit(Running):
     """LiveKit: published over WHIP, played with its own client."""
 
-    NAME = "LiveKit"
+    NAME, kind = "LiveKit", "livekit"
     KEY, SECRET = "networks", "a secret of 32 characters or more, for this machine"
 
     @staticmethod
@@ -280,7 +289,7 @@ rtc:
         self.begin([program("livekit-server"), "--config", f"{place}/livekit.yaml", "--node-ip", "127.0.0.1"], f"{place}/livekit.log")
         stage.wait_for("LiveKit", lambda: answers(f"http://127.0.0.1:{http}/"))
         self.http = http
-        self.kind, self.options = "livekit", {"url": f"ws://127.0.0.1:{http}", "token": self.token("viewer")}
+        self.options = {"url": f"ws://127.0.0.1:{http}", "token": self.token("viewer")}
         self.way_in = "livekit", {"url": f"ws://127.0.0.1:{http}", "token": self.token("publisher")}
 
     def send(self, path):
@@ -337,7 +346,7 @@ vhost __defaultVhost__ {{ rtc {{ enabled on; rtmp_to_rtc off; rtc_to_rtmp off; }
         api = f"http://127.0.0.1:{http}"
         stage.wait_for("SRS", lambda: answers(f"{api}/api/v1/versions"))
         self.api = api
-        self.kind, self.options = "whep", {"url": f"{api}/rtc/v1/whep/?app=live&stream={STREAM}"}
+        self.options = {"url": f"{api}/rtc/v1/whep/?app=live&stream={STREAM}"}
         self.way_in = "whip", {"url": f"{api}/rtc/v1/whip/?app=live&stream={STREAM}"}
 
     def send(self, path):

@@ -3,50 +3,25 @@
 import contextlib
 import json
 import os
-import shutil
 import subprocess
-import sys
 import time
 
 import cells
+import in_browsers
 import servers
-import pages
 import stage
 
-sys.path.insert(0, f"{stage.ROOT}/tests/suite")
-import headless  # noqa: E402: a page of a headless browser
-
-HERE = servers.HERE
 RELAY = os.environ.get("RELAY", "")
-SCRIPTS = ("page.js", "publish.js", "node_modules/livekit-client/dist/livekit-client.umd.js")
 LOOK_S = 0.5
 # Seconds from the publisher to the viewer. Each seed adds a different fraction of the GOP.
 JOIN_S, STEP = 5, 0.618
-# Time limit until the server's address is known.
-PATIENCE_S = 15
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--no-first-run", "--disable-dev-shm-usage",
-         "--autoplay-policy=no-user-gesture-required", "--allow-loopback-in-peer-connection", "--disable-web-security",
-         "--disable-features=WebRtcHideLocalIpsWithMdns", "--disable-background-timer-throttling", "--disable-renderer-backgrounding",
-         "--disable-background-networking", "--remote-debugging-port=0"]
-
-
-class Chromium(headless.Chromium):
-    """Chromium that may connect to servers on loopback, without cross-origin checks."""
-
-    def start(self):
-        program = shutil.which("chromium") or "chromium"
-        command = [program, *FLAGS, f"--user-data-dir={self.profile}", "about:blank"]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def version(self):
-        return self.send("Browser.getVersion")["product"].replace("/", " ")
 
 
 class Relay:
     """A network in front of one address."""
 
-    def __init__(self, cell, to, seed, way="back"):
-        command = [RELAY, "--bench", *cell.relay(to, seed), "--narrow", way]
+    def __init__(self, cell, to, seed, way="back", host=None):
+        command = [RELAY, "--bench", *cell.relay(to, seed), "--narrow", way, *(["--listen", host] if host else [])]
         self.process = stage.begin(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
 
@@ -63,28 +38,15 @@ class Relay:
         self.process.wait()
 
 
-def wanted(browser):
-    """The address that the server has announced."""
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        state = browser.run("state")
-        if state["wants"]:
-            return state["wants"]
-        if state["failed"]:
-            raise ConnectionError(state["failed"])
-        time.sleep(0.02)
-    raise ConnectionError("the server has named no address")
-
-
-def run(cell, server, seed):
-    """Returns the observations of a viewer's page behind the network, and the relay's counters every half second."""
+def run(cell, server, seed, client):
+    """Returns the observations of a viewer behind the network, and those of the relay each half second."""
     with contextlib.ExitStack() as left:
-        browser = page(left)
+        viewer = until(left, client)
         join = server.begun + JOIN_S + seed * STEP % 1 * servers.GOP_S
         time.sleep(max(0, join - time.monotonic()))
-        browser.run(f"watch({json.dumps(server.kind)}, {json.dumps(server.options)}); 0")
-        relay = behind(left, browser, cell, seed, "back")
-        return follow(cell, browser, relay, server.estimate)
+        viewer.watch(server.kind, server.options)
+        relay = behind(left, viewer, cell, seed, "back")
+        return follow(cell, viewer, relay, server.estimate)
 
 
 # Calls of a viewer that arrives before the stream.
@@ -94,34 +56,33 @@ WAITING = {"whep": "waiting", "janus": "janus_room"}
 def run_publisher(cell, server, seed):
     """Returns the same for a viewer without a network, whose publisher is behind it. Times begin with the publisher's answer."""
     with contextlib.ExitStack() as left:
-        publisher, viewer = page(left), page(left)
+        publisher, viewer = until(left, in_browsers.Chromium), until(left, in_browsers.Chromium)
         kind, options = server.way_in
-        publisher.run(f"publish({json.dumps(kind)}, {json.dumps({**options, **servers.MEDIA})}); 0")
+        publisher.call("publish", kind, {**options, **servers.MEDIA})
         relay = behind(left, publisher, cell, seed, "there")
-        viewer.run(f"watch({json.dumps(WAITING.get(server.kind, server.kind))}, {json.dumps(server.options)}); 0")
-        viewer.run(f"relayAt({wanted(viewer).rsplit(':', 1)[1]}); 0")
+        viewer.watch(WAITING.get(server.kind, server.kind), server.options)
+        viewer.relay_at(int(viewer.wants().rsplit(":", 1)[1]))
         seen = follow(cell, viewer, relay, lambda: None)
-        sending = publisher.run("finish()")
+        sending = publisher.finish()
         return {**seen, "began": sending["began"], "way": "there", "sending": sending["looks"]}
 
 
-def page(left):
-    """A browser with the page, until the context `left` is exited."""
-    browser = Chromium()
-    left.callback(browser.close)
-    browser.go(pages.serve("networks", "autoplay width=640", SCRIPTS, HERE))
-    return browser
+def until(left, client):
+    """A client, until `left` is left."""
+    viewer = client()
+    left.callback(viewer.close)
+    return viewer
 
 
-def behind(left, browser, cell, seed, way):
-    """Puts a network in front of the server that a page has requested."""
-    relay = Relay(cell, wanted(browser), seed, way)
+def behind(left, viewer, cell, seed, way):
+    """Puts a network in front of the server that a client has asked."""
+    relay = Relay(cell, viewer.wants(), seed, way, viewer.HOST)
     left.callback(relay.close)
-    browser.run(f"relayAt({relay.port}); 0")
+    viewer.relay_at(relay.port)
     return relay
 
 
-def follow(cell, browser, relay, estimate):
+def follow(cell, viewer, relay, estimate):
     begun, line, is_cut = time.monotonic(), [relay.stats()], False
     while time.monotonic() < begun + cell.seconds:
         past = time.monotonic() - begun
@@ -131,6 +92,6 @@ def follow(cell, browser, relay, estimate):
         line.append({**relay.stats(), "estimate": estimate()})
         next_look = begun + (int(past / LOOK_S) + 1) * LOOK_S
         time.sleep(max(0, next_look - time.monotonic()))
-    seen = browser.run("finish()")
+    seen = viewer.finish()
     line.append(relay.stats())
-    return {**seen, "line": line, "told": browser.told}
+    return {**seen, "line": line}

@@ -53,6 +53,7 @@ type Tap = Box<dyn Fn(Way, &[u8]) + Send + Sync>;
 /// A relay that is not started yet.
 pub struct RelayBuilder {
     server: SocketAddr,
+    local: IpAddr,
     seed: u64,
     changes: [Change; 2],
     tap: Tap,
@@ -60,6 +61,12 @@ pub struct RelayBuilder {
 }
 
 impl RelayBuilder {
+    /// Sets the address of the machine on which clients reach the relay.
+    pub const fn listen(mut self, local: IpAddr) -> Self {
+        self.local = local;
+        self
+    }
+
     /// Sets the seed, which is 1 by default.
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -89,9 +96,9 @@ impl RelayBuilder {
         self
     }
 
-    /// Starts the relay on the loopback address of the server's address family.
+    /// Starts the relay, by default on the loopback address of the server's address family.
     pub fn start(self) -> Relay {
-        let front = udp_socket(self.server, self.tos).unwrap();
+        let front = udp_socket(self.local, self.tos).unwrap();
         let address = front.local_addr().unwrap();
         let poll = Poll::new().unwrap();
         let registry = poll.registry().try_clone().unwrap();
@@ -131,7 +138,8 @@ impl Relay {
     /// Creates a relay in front of `server`, with perfect links by default.
     pub fn to(server: SocketAddr) -> RelayBuilder {
         let perfect = || Box::new(|link| link) as Change;
-        RelayBuilder { server, seed: 1, changes: [perfect(), perfect()], tap: Box::new(|_, _| ()), tos: 0 }
+        let (changes, tap) = ([perfect(), perfect()], Box::new(|_: Way, _: &[u8]| ()) as Tap);
+        RelayBuilder { server, local: loopback(server), seed: 1, changes, tap, tos: 0 }
     }
 
     /// Address that clients send to.
@@ -369,7 +377,7 @@ impl Shared {
         let token = Token(FIRST_BACK + clients.next_token);
         clients.next_token += 1;
         clients.by_token.insert(token, number);
-        let mut socket = udp_socket(self.server, self.tos)?;
+        let mut socket = udp_socket(loopback(self.server), self.tos)?;
         self.registry.register(&mut socket, token, Interest::READABLE)?;
         Ok((token, Arc::new(socket)))
     }
@@ -421,15 +429,17 @@ impl LaneState {
     }
 }
 
-/// Opens a socket on the loopback address of the server's address family.
-fn udp_socket(server: SocketAddr, tos: u32) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(server), Type::DGRAM, Some(Protocol::UDP))?;
-    let local: IpAddr =
-        if server.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
-    socket.bind(&SocketAddr::new(local, 0).into())?;
+const fn loopback(server: SocketAddr) -> IpAddr {
+    if server.is_ipv4() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { IpAddr::V6(Ipv6Addr::LOCALHOST) }
+}
+
+fn udp_socket(local: IpAddr, tos: u32) -> io::Result<UdpSocket> {
+    let local = SocketAddr::new(local, 0);
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.bind(&local.into())?;
     socket.set_recv_buffer_size(SOCKET_BUFFER)?;
     socket.set_send_buffer_size(SOCKET_BUFFER)?;
-    if tos != 0 && server.is_ipv4() {
+    if tos != 0 && local.is_ipv4() {
         socket.set_tos_v4(tos)?;
     } else if tos != 0 {
         socket.set_tclass_v6(tos)?;
