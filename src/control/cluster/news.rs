@@ -28,7 +28,7 @@ impl Control {
                 cluster.bury();
                 if cluster.is_pair() && !cluster.has_other() {
                     self.cx.set_side(None);
-                    self.files.finish_postponed(&mut self.cx, &mut self.records, now);
+                    self.files.finish_postponed(&mut self.cx, &self.records, now);
                 }
             }
             News::Answer { ticket, key, answer } => {

@@ -83,7 +83,7 @@ impl Files {
     }
 
     /// Finishes the files that another process of this server has left unfinished at its end.
-    pub(in crate::control) fn finish_postponed(&mut self, cx: &mut Context, records: &mut Records, now: Now) {
+    pub(in crate::control) fn finish_postponed(&mut self, cx: &mut Context, records: &Records, now: Now) {
         for key in std::mem::take(&mut self.recordings.postponed) {
             let Some(Auxiliary::Vod(vod)) = records.auxiliary.get(&key) else { continue };
             match vod.unfinished {

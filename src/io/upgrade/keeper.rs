@@ -180,19 +180,12 @@ impl Keeper {
         if self.store.is_some() {
             return self.answer(Side::Keeper, request);
         }
-        let (ticket, burn) = match &request {
-            Request::Claim { ticket, key } => (Some((*ticket, key.clone())), None),
-            Request::Burn { ticket, .. } => (None, Some(*ticket)),
-            _ => (None, None),
-        };
+        let unanswered = without_answer(&request);
         let Some(request) = WireRequest::of(request) else { return };
-        if !self.send(&Frame::Ask { request }) {
-            if let Some((ticket, key)) = ticket {
-                self.tell(News::Answer { ticket, key, answer: ClaimAnswer::Away });
-            }
-            if let Some(ticket) = burn {
-                self.tell(News::Burnt { ticket, is_burnt: false });
-            }
+        if !self.send(&Frame::Ask { request })
+            && let Some(news) = unanswered
+        {
+            self.tell(news);
         }
     }
 
@@ -229,7 +222,7 @@ impl Keeper {
     // ---- the other process
 
     /// Sends a message to the other process. Returns false if it is gone.
-    fn send(&mut self, frame: &Frame) -> bool {
+    fn send(&self, frame: &Frame) -> bool {
         let Some(other) = &self.other else { return false };
         match wire::send(other, frame) {
             Ok(()) => true,
@@ -361,13 +354,11 @@ fn take(stream: &UnixStream, own: &Process, relay: SocketAddr, desk: &Desk) -> R
     stream.set_read_timeout(Some(TAKE_MAX)).map_err(failed)?;
     let answer = wire::receive(stream).map_err(failed)?;
     stream.set_read_timeout(None).map_err(failed)?;
-    match answer {
-        Frame::Took { process, relay } => match process.read() {
-            Some(process) => Ok(Node::of(process, &relay.to_string())),
-            None => Err("the new process has no name".to_owned()),
-        },
-        other => Err(format!("the new process answers {other:?}")),
-    }
+    let Frame::Took { process, relay } = answer else {
+        return Err(format!("the new process answers {answer:?}"));
+    };
+    let process = process.read().ok_or_else(|| "the new process has no name".to_owned())?;
+    Ok(Node::of(process, &relay.to_string()))
 }
 
 /// Starts the thread that reads the messages of the other process.
@@ -381,6 +372,15 @@ fn listen(stream: UnixStream, mail: Sender<KeeperMail>) -> io::Result<()> {
         let _ = mail.send(KeeperMail::Gone);
     };
     thread::Builder::new().name("upgrade".to_owned()).spawn(read).map(drop)
+}
+
+/// Returns the news for control if a request reaches no directory.
+fn without_answer(request: &Request) -> Option<News> {
+    if let Request::Claim { ticket, key } = request {
+        return Some(News::Answer { ticket: *ticket, key: key.clone(), answer: ClaimAnswer::Away });
+    }
+    let Request::Burn { ticket, .. } = request else { return None };
+    Some(News::Burnt { ticket: *ticket, is_burnt: false })
 }
 
 fn away() -> Error {

@@ -247,10 +247,11 @@ fn offer(stream: &UnixStream, sockets: &[Listed], strays: &[UnixStream], secret:
     for descriptor in descriptors.chain(strays.iter().map(UnixStream::as_fd)) {
         sys::send_descriptor(stream.as_fd(), descriptor)?;
     }
-    match wire::receive(stream)? {
-        Frame::Ready => stream.set_write_timeout(None),
-        other => Err(io::Error::other(format!("it answers {other:?}"))),
-    }
+    let answer = wire::receive(stream)?;
+    let Frame::Ready = answer else {
+        return Err(io::Error::other(format!("it answers {answer:?}")));
+    };
+    stream.set_write_timeout(None)
 }
 
 /// Returns the arguments of this process, without that of an upgrade.
