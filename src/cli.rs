@@ -15,8 +15,8 @@ use crate::store::Task;
 const HOME: &str = "./millstream-home";
 
 /// Names of the commands.
-const COMMANDS: [&str; 9] =
-    ["serve", "user", "check-config", "settings", "store", "import", "drain", "bench", "help"];
+const COMMANDS: [&str; 10] =
+    ["serve", "user", "check-config", "settings", "store", "import", "drain", "upgrade", "bench", "help"];
 /// Minimum similarity of a known word to an unknown one for suggesting the known word.
 const SIMILARITY_MIN: f64 = 0.8;
 
@@ -31,6 +31,7 @@ millstream: a live-streaming media server
   millstream store check|export|salvage [FILE] [--home DIR]
   millstream store backup [FILE] | restore FILE | reindex [--home DIR]
   millstream drain [off] [--home DIR]
+  millstream upgrade [--home DIR]
   millstream import DIR [--records DIR] [--redis URL|FILE] [--copy] [--dry-run] [--home DIR]
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
   millstream bench room --url URL [--count N] [--turn S] [--duration S] [--json] [...]
@@ -48,6 +49,8 @@ millstream: a live-streaming media server
                  recordings that have no record; FILE is a copy in place of the store, or the target
   drain          has the running server let in nothing new, and end when its sessions have ended
                  (docs/operations.md); off: it goes on
+  upgrade        has the running server start the program that is now at its path, and leave its ports and
+                 store to it; sessions go on (docs/upgrade.md)
   import         makes a home of an installation of Ant Media Server in DIR (docs/import.md), which stays as it is;
                  --records names the folder of its exported or dumped records, --redis its redis://HOST:PORT
                  or RDB file; recordings are linked, with --copy copied; --dry-run prints what would be
@@ -79,7 +82,14 @@ pub fn usage() -> String {
 #[derive(Debug)]
 pub enum Command {
     /// Run the server.
-    Serve(Options),
+    Serve {
+        /// The options.
+        options: Options,
+        /// True to take over from the server that has started this process.
+        takes_over: bool,
+    },
+    /// Let a new process of the program take over from the running server.
+    Upgrade(Options),
     /// Check and show the settings.
     CheckConfig {
         /// The options.
@@ -146,7 +156,7 @@ pub fn parse(
         cores,
         schema: protocol::schema(),
     };
-    let (mut command, mut deep, mut quiet) = (None::<String>, false, false);
+    let (mut command, mut deep, mut quiet, mut takes_over) = (None::<String>, false, false, false);
     let mut words: Vec<String> = Vec::new();
     let mut importing = ImportOptions::default();
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
@@ -159,6 +169,8 @@ pub fn parse(
             }
             Long("deep") => deep = true,
             Long("quiet") => quiet = true,
+            // A running server starts the new program with this argument.
+            Long("take-over") => takes_over = true,
             Long("dry-run") => importing.dry_run = true,
             Long("copy") => importing.copy = true,
             Long("records") => {
@@ -193,11 +205,14 @@ pub fn parse(
         return Err("--records, --redis, --copy and --dry-run belong to import".to_owned());
     }
     match command.as_deref() {
-        None | Some("serve" | "user" | "store" | "settings" | "import" | "drain") if deep || quiet => {
+        None | Some("serve" | "user" | "store" | "settings" | "import" | "drain" | "upgrade")
+            if deep || quiet =>
+        {
             Err("--deep and --quiet belong to check-config".to_owned())
         }
         Some("import") => importing.order().map(|order| Command::Import { options, order }),
-        None | Some("serve") => Ok(Command::Serve(options)),
+        None | Some("serve") => Ok(Command::Serve { options, takes_over }),
+        Some("upgrade") => Ok(Command::Upgrade(options)),
         Some("user") => match words.as_slice() {
             [verb, email] if verb == "add" => Ok(Command::AddUser { options, email: email.clone() }),
             _ => Err("usage: millstream user add EMAIL".to_owned()),
@@ -280,9 +295,10 @@ mod tests {
 
     #[test]
     fn serve_is_the_default() {
-        let Ok(Command::Serve(options)) = parsed("") else { panic!() };
+        let Ok(Command::Serve { options, takes_over: false }) = parsed("") else { panic!() };
         assert_eq!((options.home, options.cores), (PathBuf::from(HOME), 2));
-        let Ok(Command::Serve(options)) = parsed("serve --home h --set a=1 --set app.b=2") else { panic!() };
+        let line = "serve --home h --set a=1 --set app.b=2 --take-over";
+        let Ok(Command::Serve { options, takes_over: true }) = parsed(line) else { panic!() };
         assert_eq!(
             (options.home, options.set),
             (PathBuf::from("h"), vec!["a=1".to_owned(), "app.b=2".to_owned()])
@@ -291,6 +307,7 @@ mod tests {
         assert_eq!(email, "a@b");
         let Ok(Command::Store { task, .. }) = parsed("store restore f --home h") else { panic!() };
         assert_eq!(task, Task::Restore("f".into()));
+        assert!(matches!(parsed("upgrade --home h"), Ok(Command::Upgrade(_))));
         for (line, begins) in [("drain --home h", true), ("drain off", false)] {
             let Ok(Command::Drain { is_leaving, .. }) = parsed(line) else { panic!("{line}") };
             assert_eq!(is_leaving, begins);
@@ -349,6 +366,8 @@ mod tests {
             "serve --dry-run",
             "drain on",
             "drain off off",
+            "upgrade now",
+            "upgrade --deep",
             "drain --deep",
             "store check --copy",
         ] {

@@ -12,7 +12,8 @@ use millstream::cli::{self, Command};
 use millstream::config::{Config, Options};
 use millstream::import;
 use millstream::io::{
-    self, AddUserError, Notice, Server, ServiceManager, StopReason, import_tool, load, log, store_tools,
+    self, AddUserError, Notice, Server, ServiceManager, StopReason, Successor, import_tool, load, log,
+    store_tools,
 };
 use millstream::protocol::{self, Addresses};
 use millstream::store::{self, RedbStore, Store, backup};
@@ -41,7 +42,8 @@ fn main() -> ExitCode {
     let environment =
         std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
     match cli::parse(std::env::args_os().skip(1), environment.collect(), cores) {
-        Ok(Command::Serve(options)) => serve(&options),
+        Ok(Command::Serve { options, takes_over }) => serve(&options, takes_over),
+        Ok(Command::Upgrade(options)) => upgrade(&options),
         Ok(Command::CheckConfig { options, deep, quiet }) => check_config(&options, deep, quiet),
         Ok(Command::Settings) => print(&protocol::schema().page()),
         Ok(Command::AddUser { options, email }) => add_user(&options, &email),
@@ -56,7 +58,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(options: &Options) -> ExitCode {
+fn serve(options: &Options, takes_over: bool) -> ExitCode {
+    let successor = match takes_over.then(Successor::of_standard_input).transpose() {
+        Ok(successor) => successor,
+        Err(error) => return fail(USAGE, &format!("only a running server can start this: {error}")),
+    };
     let config = match Config::open(options) {
         Ok(config) => config,
         Err(error) => return fail(USAGE, &error.to_string()),
@@ -78,7 +84,7 @@ fn serve(options: &Options) -> ExitCode {
     if let Err(error) = watch_signals(notices.clone()) {
         return fail(RUN_TIME, &format!("signals: {error}"));
     }
-    let server = match Server::start(&config, options, &notices) {
+    let server = match Server::start(&config, options, &notices, successor.as_ref()) {
         Ok(server) => server,
         Err(error) => return fail(RUN_TIME, &error.with_advice(&config)),
     };
@@ -133,15 +139,14 @@ fn watch(server: Server, heard: &Receiver<Notice>, manager: Option<&ServiceManag
                 server.reload();
             }
             Some(Notice::Signal(SIGUSR1)) => log::reopen(),
-            Some(Notice::Signal(SIGUSR2)) => {
-                tracing::warn!("SIGUSR2 ignored: it is reserved for upgrades of a running server");
-            }
+            Some(Notice::Signal(SIGUSR2)) => server.upgrade(),
             Some(Notice::Signal(SIGQUIT)) => server.leave(),
             Some(notice @ (Notice::Signal(_) | Notice::Left)) if drained_by.is_none() => {
                 if let Notice::Signal(signal) = notice {
                     tracing::info!(signal, "draining");
                 }
-                if let Some(manager) = manager {
+                // After an upgrade the manager supervises the other process.
+                if let Some(manager) = manager.filter(|_| !server.is_upgraded()) {
                     manager.draining();
                 }
                 server.drain();
@@ -226,6 +231,17 @@ fn run_store(options: &Options, task: &store::Task) -> ExitCode {
     match store_tools::run(options, task, &mut std::io::stdout().lock()) {
         Ok(done) => {
             complain(&done);
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(RUN_TIME, &error),
+    }
+}
+
+/// Has the running server start the program that is now at its path.
+fn upgrade(options: &Options) -> ExitCode {
+    match io::order_upgrade(options) {
+        Ok(pid) => {
+            complain(&format!("process {pid} has taken over"));
             ExitCode::SUCCESS
         }
         Err(error) => fail(RUN_TIME, &error),

@@ -43,7 +43,7 @@ impl Walks {
     /// settings.
     pub(super) fn boot_backups(&mut self, cx: &Context, cluster: &Cluster, now: Now) {
         // In a cluster, the records are in a shared directory, which is backed up by tools of its own.
-        let is_on = !cx.config.server.backups().every.is_zero() && !cluster.is_shared();
+        let is_on = !cx.config.server.backups().every.is_zero() && !cluster.is_clustered();
         self.backups.due = now.mono.checked_add(FIRST_LOOK).filter(|_| is_on);
     }
 

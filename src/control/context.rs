@@ -15,6 +15,7 @@ use super::mask::{Requester, Shown};
 use super::stats::Load;
 use super::{ControlConfig, Output, wall};
 use crate::config::AppSettings;
+use crate::directory::Side;
 use crate::http;
 use crate::mail::ToWorker;
 use crate::types::{Now, SessionRef, StreamKey, WorkerId};
@@ -39,6 +40,8 @@ pub(super) struct Context {
     /// Set while the server admits nothing new and waits for its sessions to end.
     pub(super) leaving: Option<Leaving>,
     pub(super) drain: Option<Drain>,
+    /// Role of this process while there is another one of this server (docs/upgrade.md).
+    pub(super) side: Option<Side>,
     /// Addresses of this machine that must be looked up.
     pub(super) lookups: Lookups,
 }

@@ -107,7 +107,7 @@ impl Context {
 
 impl Sources {
     /// Returns the sources of this node that are not copies, with the ids of their pulls.
-    fn own(&self) -> impl Iterator<Item = (&StreamKey, PullId)> {
+    pub(super) fn own(&self) -> impl Iterator<Item = (&StreamKey, PullId)> {
         let is_own = |id| self.by_id.get(id).is_some_and(|source| source.copying.is_none());
         self.by_key.iter().filter(move |(_, id)| is_own(*id)).map(|(key, id)| (key, *id))
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::context::Context;
+use crate::directory::Side;
 use crate::jobs::Work;
 use crate::mail::ToWorker;
 use crate::protocol;
@@ -117,7 +118,10 @@ impl Context {
 
     /// Posts the settings of sessions to every worker.
     pub(super) fn post_settings(&mut self) {
-        let settings = self.session_settings();
+        let mut settings = self.session_settings();
+        settings.fetches_any |= self.side.is_some();
+        settings.leaves_strays = self.side == Some(Side::Keeper);
+        settings.retires = self.side == Some(Side::Guest);
         self.post_all(&ToWorker::Server(Arc::new(settings)));
     }
 }

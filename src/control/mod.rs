@@ -313,7 +313,10 @@ impl Control {
         let load = Load::new(config.workers);
         let (audit, outbox) = (Audit::default(), Outbox::default());
         let lookups = Lookups::default();
-        let cx = Context { config, apps, random, load, audit, outbox, leaving: None, drain: None, lookups };
+        let pair = config.cluster.as_ref().filter(|cluster| cluster.is_pair);
+        let side = pair.map(|_| directory::Side::Keeper);
+        let (leaving, drain) = (None, None);
+        let cx = Context { config, apps, random, load, audit, outbox, leaving, drain, side, lookups };
         let mut control = Self {
             records: Records::default(),
             walks: Walks::default(),
@@ -327,7 +330,10 @@ impl Control {
             cx,
         };
         if let Some(cluster) = &control.cx.config.cluster {
-            control.records.writes.share(cluster.node.clone());
+            match cluster.is_pair {
+                true => control.records.writes.pair(),
+                false => control.records.writes.share(cluster.node.clone()),
+            }
         }
         for part in stored {
             control.walks.take_over(&control.cx, &mut control.records, now, part?);

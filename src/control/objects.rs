@@ -175,6 +175,9 @@ impl Context {
 impl Files {
     /// Queues the uploads that are still to be done according to the store.
     pub(super) fn boot_objects(&mut self, records: &Records, cluster: &Cluster, now: Now) {
+        if cluster.has_other() {
+            return;
+        }
         let wanted = records.auxiliary.all().filter_map(|(key, record)| match record {
             Auxiliary::Vod(vod @ Vod { unfinished: false, kept: Some(Kept::Wanted { .. }), .. }) => {
                 cluster.has_file(vod).then(|| key.clone())

@@ -495,10 +495,13 @@ impl Registry {
 
     /// Returns the members of a stream's record that workers use.
     pub(super) fn details_of(&self, cx: &Context, records: &Records, key: &StreamKey) -> StreamDetails {
-        let Some(record) = records.get(key) else { return StreamDetails::default() };
+        let live = self.find(key).and_then(|stream| self.get(&stream));
+        let writes_nothing = cx.side.is_some() && live.is_some_and(Live::is_copy);
+        let Some(record) = records.get(key) else {
+            return StreamDetails { writes_nothing, ..StreamDetails::default() };
+        };
         let groups = cx.apps.get(&key.app).is_some_and(|app| are_renditions(app));
         let main = records.main_track_of(key).filter(|_| groups);
-        let live = self.find(key).and_then(|stream| self.get(&stream));
         let codecs = live.and_then(|live| live.received.figures.as_ref()).map(|figures| &figures.codecs);
         let several = |kind| {
             let is_of = |codec: &&Codec| codec.kind() == kind;
@@ -509,6 +512,7 @@ impl Registry {
             main: main.map(|key| MainTrack { folder: records.polled_folder(cx, &key), key }),
             videos: several(TrackKind::Video),
             sounds: several(TrackKind::Audio),
+            writes_nothing,
             zero_ms: live.map_or(0, |live| live.clock.zero_ms),
             tell_viewers: records.hook_url(cx, key).is_some(),
             limits_polled: record.limits_polled(),

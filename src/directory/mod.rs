@@ -8,6 +8,7 @@
 //!
 //! A node has a lease, which it renews. Its claims are valid as long as the lease, and are not renewed separately.
 
+mod desk;
 mod link;
 mod scripts;
 mod shared;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use crate::store::Op;
 use crate::types::{NodeId, StreamKey};
 
+pub use desk::{Desk, Side};
 pub use link::{Address, Census, Link, Process};
 pub use shared::Shared;
 
@@ -178,6 +180,8 @@ pub enum Request {
     Present(Subscribed),
     /// Forget a node that is not alive.
     Forget(NodeId),
+    /// The answer to [`News::Pair`]: the ids that this process has.
+    Paired(Vec<(StreamKey, Holder)>),
 }
 
 /// News from the directory.
@@ -221,4 +225,6 @@ pub enum News {
     Contact(bool),
     /// The directory has lost data that this node has seen.
     Lost,
+    /// Another process is about to take over from this one, which is named so. Answered with [`Request::Paired`].
+    Pair(Process),
 }

@@ -191,7 +191,8 @@ impl Shared {
             | Request::Load { .. }
             | Request::Draining(_)
             | Request::Present(_)
-            | Request::Forget(_) => {}
+            | Request::Forget(_)
+            | Request::Paired(_) => {}
         }
     }
 
@@ -235,7 +236,7 @@ impl Shared {
             }
             Request::Refill(all) => self.refill(link, all),
             Request::Forget(node) => link.forget(&node),
-            Request::Load { .. } | Request::Draining(_) => Ok(()),
+            Request::Load { .. } | Request::Draining(_) | Request::Paired(_) => Ok(()),
         }
     }
 

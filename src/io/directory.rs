@@ -4,6 +4,7 @@
 //! 3. `lease` renews the node's lease. It has no other task, so no load can delay it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -12,6 +13,7 @@ use std::{fs, io};
 
 use super::control_thread::{ControlMail, ControlSender};
 use super::local;
+use super::upgrade::{Guest, Keeper, KeeperMail, own_process};
 use crate::config::{ClusterSettings, Config};
 use crate::control::Membership;
 use crate::directory::{Address, Link, News, Process, Profile, Request, Shared};
@@ -40,32 +42,41 @@ pub(super) enum DirectoryMail {
 #[derive(Debug)]
 pub(super) enum StoreSender {
     /// The store of a single server.
-    Alone(Sender<store::Request>),
+    Alone(Sender<KeeperMail>),
     /// The store of a node in a cluster.
     Shared(Sender<DirectoryMail>),
 }
 
 impl StoreSender {
+    /// Returns the sender to the store's thread of a single server.
+    pub(super) fn keeper(&self) -> Option<Sender<KeeperMail>> {
+        match self {
+            Self::Alone(sender) => Some(sender.clone()),
+            Self::Shared(_) => None,
+        }
+    }
+
     pub(super) fn store(&self, request: store::Request) {
         match self {
-            Self::Alone(sender) => drop(sender.send(request)),
+            Self::Alone(sender) => drop(sender.send(KeeperMail::Store(request))),
             Self::Shared(sender) => drop(sender.send(DirectoryMail::Store(request))),
         }
     }
 
     pub(super) fn directory(&self, request: Request) {
         match self {
-            Self::Alone(_) => {}
+            Self::Alone(sender) => drop(sender.send(KeeperMail::Directory(request))),
             Self::Shared(sender) => drop(sender.send(DirectoryMail::Directory(request))),
         }
     }
 }
 
-/// Ends the store's thread. Closing the channel would not be enough, because the directory's threads also hold senders.
+/// Ends the store's thread. Closing the channel would not be enough, because other threads also hold senders.
 impl Drop for StoreSender {
     fn drop(&mut self) {
-        if let Self::Shared(sender) = self {
-            let _ = sender.send(DirectoryMail::End);
+        match self {
+            Self::Alone(sender) => drop(sender.send(KeeperMail::End)),
+            Self::Shared(sender) => drop(sender.send(DirectoryMail::End)),
         }
     }
 }
@@ -74,9 +85,24 @@ impl Drop for StoreSender {
 #[derive(Debug)]
 pub(super) enum Records {
     /// In the store of a single server.
-    Alone(Box<RedbStore>),
+    Alone(Box<Alone>),
     /// In the directory of a cluster.
     Shared(Box<Joined>),
+}
+
+/// The store of a single server.
+#[derive(Debug)]
+pub(super) struct Alone {
+    path: PathBuf,
+    store: Box<RedbStore>,
+    /// An older process of this server, from which this one takes over.
+    guest: Option<Guest>,
+}
+
+impl Alone {
+    fn open(config: &Config, guest: Option<Guest>) -> Result<Self, Error> {
+        Ok(Self { path: config.store_file(), store: Box::new(local::open_store(config)?), guest })
+    }
 }
 
 /// The body of the store's thread.
@@ -90,8 +116,13 @@ impl Records {
                 let (joined, membership) = Joined::join(&cluster)?;
                 Ok((Self::Shared(Box::new(joined)), Some(membership)))
             }
-            None => Ok((Self::Alone(Box::new(local::open_store(config)?)), None)),
+            None => Ok((Self::Alone(Box::new(Alone::open(config, None)?)), None)),
         }
+    }
+
+    /// Opens the store that an older process of this server has closed.
+    pub(super) fn take(config: &Config, guest: Guest) -> Result<Self, Error> {
+        Ok(Self::Alone(Box::new(Alone::open(config, Some(guest))?)))
     }
 
     /// Opens the store or connects to the directory, for a tool that uses the records but is not a node of the
@@ -99,13 +130,13 @@ impl Records {
     pub(super) fn visit(config: &Config) -> Result<Self, Error> {
         match config.server.cluster() {
             Some(cluster) => Ok(Self::Shared(Box::new(Joined::visit(&cluster)?))),
-            None => Ok(Self::Alone(Box::new(local::open_store(config)?))),
+            None => Ok(Self::Alone(Box::new(Alone::open(config, None)?))),
         }
     }
 
     pub(super) fn store(&mut self) -> &mut dyn Store {
         match self {
-            Self::Alone(store) => &mut **store,
+            Self::Alone(alone) => &mut *alone.store,
             Self::Shared(joined) => &mut joined.shared,
         }
     }
@@ -118,10 +149,11 @@ impl Records {
         control: ControlSender,
     ) -> io::Result<(StoreSender, Work)> {
         match self {
-            Self::Alone(store) => {
+            Self::Alone(alone) => {
                 let (sender, queue) = channel();
-                let reply = move |reply| control.send(ControlMail::Store(reply));
-                Ok((StoreSender::Alone(sender), Box::new(move || store::run(store, &queue, reply))))
+                let Alone { path, store, guest } = *alone;
+                let keeper = Keeper::new((path, store), own_process(), guest, (control, sender.clone()))?;
+                Ok((StoreSender::Alone(sender), Box::new(move || keeper.run(&queue))))
             }
             Self::Shared(joined) => {
                 let (sender, queue) = channel();
@@ -176,6 +208,7 @@ impl Joined {
             without_directory: settings.without_directory,
             nodes: census.nodes,
             claims: shared.take_claims().into_iter().collect(),
+            is_pair: false,
         };
         Ok((joined, membership))
     }

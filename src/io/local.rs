@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::control_thread::{ControlMail, ControlSender};
 use super::directory::Records;
+use super::upgrade::Upgrader;
 use super::{jobs, log};
 use crate::config::{Config, Options};
 use crate::control::{self, ADDS_USER, AUDIT, administrator_record, is_email};
@@ -25,6 +26,8 @@ use crate::store::{self, Op, RedbStore, backup};
 const LINE_BYTES_MAX: u64 = 8 << 10;
 /// Time limit for a peer of the socket.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit for an upgrade.
+const UPGRADE_PATIENCE: Duration = Duration::from_secs(240);
 /// Time limit for a backup.
 const BACKUP_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -38,6 +41,8 @@ enum Order {
     BackUp,
     /// Begin to drain, or stop draining.
     Drain { is_leaving: bool },
+    /// Let a new process of the program take over.
+    Upgrade,
 }
 
 fn socket_file(home: &Path) -> PathBuf {
@@ -46,7 +51,7 @@ fn socket_file(home: &Path) -> PathBuf {
 
 /// Starts the thread of the socket, which ends with the process. A socket file that already exists is removed.
 /// No other server uses it, because this server holds the lock of the store.
-pub(super) fn start(home: &Path, control_sender: ControlSender) -> io::Result<()> {
+pub(super) fn start(home: &Path, control_sender: ControlSender, upgrader: Upgrader) -> io::Result<()> {
     let path = socket_file(home);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -56,7 +61,7 @@ pub(super) fn start(home: &Path, control_sender: ControlSender) -> io::Result<()
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
     let serve_all = move || {
         for stream in listener.incoming() {
-            let served = stream.and_then(|stream| serve(&stream, &control_sender));
+            let served = stream.and_then(|stream| serve(&stream, &control_sender, &upgrader));
             if let Err(error) = served {
                 tracing::debug!(%error, "control socket");
             }
@@ -65,7 +70,7 @@ pub(super) fn start(home: &Path, control_sender: ControlSender) -> io::Result<()
     thread::Builder::new().name("local".into()).spawn(serve_all).map(drop)
 }
 
-fn serve(mut stream: &UnixStream, control_sender: &ControlSender) -> io::Result<()> {
+fn serve(mut stream: &UnixStream, control_sender: &ControlSender, upgrader: &Upgrader) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
@@ -85,6 +90,12 @@ fn serve(mut stream: &UnixStream, control_sender: &ControlSender) -> io::Result<
             let (reply, answered) = channel();
             control_sender.send(ControlMail::Order { order: control::Order::Drain { is_leaving }, reply });
             answered.recv_timeout(PATIENCE).map_err(|_| io::ErrorKind::TimedOut)?
+        }
+        Ok(Order::Upgrade) => {
+            let result =
+                upgrader.begin().recv_timeout(UPGRADE_PATIENCE).map_err(|_| io::ErrorKind::TimedOut)?;
+            let (is_done, message) = result.map_or_else(|why| (false, why), |pid| (true, pid.to_string()));
+            serde_json::json!({ "success": is_done, "message": message }).to_string()
         }
         Err(_) => r#"{"success":false,"message":"the order is not understood"}"#.to_owned(),
     };
@@ -170,6 +181,18 @@ pub fn order_drain(options: &Options, is_leaving: bool) -> Result<(), String> {
     let stream = UnixStream::connect(socket_file(&home))
         .map_err(|error| format!("no server runs in {}: {error}", home.display()))?;
     order_of_a_server(&stream, &Order::Drain { is_leaving }, PATIENCE).map(drop)
+}
+
+/// Lets a new process of the program take over from the running server of a home. Returns its id.
+///
+/// # Errors
+/// No server is running, or it goes on, for the reason given.
+pub fn order_upgrade(options: &Options) -> Result<String, String> {
+    let home = std::path::absolute(&options.home).unwrap_or_else(|_| options.home.clone());
+    let stream = UnixStream::connect(socket_file(&home))
+        .map_err(|error| format!("no server runs in {}: {error}", home.display()))?;
+    let answer = order_of_a_server(&stream, &Order::Upgrade, UPGRADE_PATIENCE)?;
+    Ok(answer.get("message").and_then(Value::as_str).unwrap_or_default().to_owned())
 }
 
 /// Orders the running server to back up its store. Returns the name of the copy, or `None` if no server is

@@ -5,6 +5,7 @@
 //! credit, which its [`MirroredUnit`] contains. Both lanes share one order, so that a unit never arrives before
 //! the news of its stream.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,12 +13,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
 use mio::Waker;
-use mio::net::TcpStream;
+use mio::net::{TcpListener, TcpStream};
 
 use super::budget::{GiveWay, Permit};
 use super::notify::Answer;
-use super::shell::Passed;
+use super::shell::{Passed, Received};
 use super::tls::Configs;
+use super::upgrade::Listed;
 use crate::hub::MirroredUnit;
 use crate::mail::ToWorker;
 use crate::protocol::{Listener, PathNews};
@@ -33,12 +35,20 @@ pub(super) enum Mail {
     Socket(Handover),
     /// Datagrams that another worker received.
     Datagrams(Passed),
+    /// Datagrams that a newer process has received.
+    Strays(Received),
     /// News from another worker about a path whose datagrams this worker receives.
     Path(PathNews),
     /// New TLS configurations, used for new connections.
     Tls(Configs),
     /// Close connections to make room for a new peer of another worker.
     GiveWay(GiveWay),
+    /// List the sockets, for a process that takes over from this one.
+    ListSockets(Sender<io::Result<Vec<Listed>>>),
+    /// Open the relay for the other process, or close it.
+    Relay(Option<(&'static Listener, TcpListener)>),
+    /// Accept nothing more: another process does.
+    Retire,
     /// A check of the watchdog whether the worker still handles its mail.
     Pulse(Answer),
 }

@@ -29,9 +29,12 @@ pub mod store_tools;
 mod sys;
 mod tls;
 mod udp;
+mod upgrade;
 
-pub use local::{AddUserError, add_user, order_drain};
+pub use local::{AddUserError, add_user, order_drain, order_upgrade};
 pub use notify::ServiceManager;
 pub use tls::{CertificateError, CertificateFiles};
+
+pub use upgrade::Successor;
 
 pub use server::{Notice, Server, StartError, StopReason};

@@ -61,6 +61,11 @@ impl ServiceManager {
         self.tell(&format!("READY=1\nSTATUS={}", status.replace('\n', " ")));
     }
 
+    /// Reports that another process has taken over, and is to be supervised.
+    pub(super) fn main_process(&self, pid: u32) {
+        self.tell(&format!("MAINPID={pid}"));
+    }
+
     /// Reports that the drain has begun.
     pub fn draining(&self) {
         self.tell("STOPPING=1\nSTATUS=draining");

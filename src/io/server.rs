@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 
 use bytes::Bytes;
 use crypto::Seed;
-use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
 use super::blob_files::BlobFiles;
@@ -19,13 +19,14 @@ use super::free_memory::FreeMemory;
 use super::jobs::{self, Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
 use super::notify::{Pulse, ServiceManager};
-use super::shell::{Budgets, Inbox, Loads, Parts, Shell};
+use super::shell::{Budgets, Inbox, Loads, Parts, Shell, Sockets};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Expiry, NodeConfigs, Reload};
 use super::udp::UdpSocket;
+use super::upgrade::{self, Offer, Place, Successor, Upgrader};
 use super::{clock, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, Limits, Options, ServerSettings};
-use crate::control::{Control, ControlConfig, Order, RestoreError, Restored};
+use crate::control::{Control, ControlConfig, Membership, Order, RestoreError, Restored};
 use crate::hub::RingMemory;
 use crate::mail::ToWorker;
 use crate::protocol::{Addresses, Bind, Listener, Port, Proxied, derived, node_secret};
@@ -130,23 +131,29 @@ pub struct Server {
     workers: Vec<JoinHandle<()>>,
     store: JoinHandle<()>,
     reload: Reload,
+    upgrader: Upgrader,
 }
 
 impl Server {
     /// Opens the store, binds the ports and starts the threads. When this function returns, all ports accept
     /// connections. `notices` gets a message when a thread ends. The settings can later be read again from `options`.
+    /// A `successor` takes over from an older process.
     ///
     /// # Errors
     /// A port is in use, the store is locked or damaged, or the system lacks resources.
-    pub fn start(config: &Config, options: &Options, notices: &Sender<Notice>) -> Result<Self, StartError> {
+    pub fn start(
+        config: &Config,
+        options: &Options,
+        notices: &Sender<Notice>,
+        successor: Option<&Successor>,
+    ) -> Result<Self, StartError> {
         let open_files = raise_open_files();
-        let (mut records, membership) = Records::open(config)?;
-        jobs::remember(options, config);
-        let (files, tls) = certificate(config)?;
-        let (addresses, sockets) = bind(&config.server)?;
+        let Base { mut records, membership, certificate: (files, tls), addresses, sockets, own_relay } =
+            Base::lay(config, options, successor)?;
 
         let seed = Seed::from_os().map_err(io::Error::other)?;
-        let nodes = nodes(config, &seed)?;
+        let secret = secret_of_nodes(config, &seed, successor);
+        let nodes = NodeConfigs::of_secret(&secret)?;
         let control_seed = seed.derive("control", 0);
         let started = ControlConfig { cluster: membership, ..control_config(config, &addresses, &seed) };
         let host = started.host_address.clone();
@@ -169,6 +176,7 @@ impl Server {
             challenges: config.server.acme_folder().map(|folder| config.home.join(folder)),
             import_folders: config.server.import_folders().map(|folder| config.home.join(folder)).collect(),
         };
+        let keeper = requests.keeper();
         let (policy, to_nodes) = (control.outbound_policy(), Arc::clone(&nodes.client));
         let jobs = Jobs::start(paths, policy, to_nodes, deliver(&control_sender, &senders))?;
         let expiry = Expiry::new(tls.expires_ms);
@@ -185,7 +193,16 @@ impl Server {
             held_up: HeldUp::new(clock::now().mono),
             free_memory: FreeMemory::new(clock::now().mono),
         };
-        local::start(&config.home, control_sender.clone())?;
+        let upgrader = Upgrader::new(upgrade::Parts {
+            program: std::env::current_exe(),
+            arguments: upgrade::arguments(),
+            workers: senders.clone(),
+            control: control_sender.clone(),
+            keeper,
+            secret,
+            is_busy: AtomicBool::new(false),
+        });
+        local::start(&config.home, control_sender.clone(), upgrader.clone())?;
         // The workers must know the applications before they accept connections. Otherwise a client that connects as
         // soon as a port is open might not find its application.
         control_thread.deliver();
@@ -217,10 +234,13 @@ impl Server {
         for (index, ((poll, (_, mailbox)), sockets)) in (0u16..).zip(ends.into_iter().zip(sockets)) {
             workers.push(shells.start(WorkerId(index), poll, mailbox, sockets)?);
         }
+        if let Some((successor, relay)) = successor.zip(own_relay) {
+            successor.took(relay)?;
+        }
         let store = start_thread("store", notices, store)?;
         let pulse = Pulse { workers: shells.senders, control: shells.control_sender };
         let control_thread = start_thread("control", notices, move || control_thread.run())?;
-        Ok(Self { addresses, pulse, control_thread, workers, store, reload })
+        Ok(Self { addresses, pulse, control_thread, workers, store, reload, upgrader })
     }
 
     /// The bound addresses.
@@ -239,6 +259,18 @@ impl Server {
         // The reply is not needed. The log says whether the server was draining already.
         let (reply, _) = channel();
         self.pulse.control.send(ControlMail::Order { order: Order::Drain { is_leaving: true }, reply });
+    }
+
+    /// Starts the program again, and lets the new process take over (SIGUSR2).
+    pub fn upgrade(&self) {
+        // The reply is not needed, because the log has the result.
+        drop(self.upgrader.begin());
+    }
+
+    /// True if a newer process has taken over, or is about to.
+    #[must_use]
+    pub fn is_upgraded(&self) -> bool {
+        self.upgrader.is_busy()
     }
 
     /// Reads the certificate and the settings again (SIGHUP).
@@ -292,14 +324,13 @@ impl Shells {
         id: WorkerId,
         poll: Poll,
         mailbox: mailbox::Mailbox,
-        Sockets { listeners, ports }: Sockets,
+        sockets: Sockets,
     ) -> io::Result<JoinHandle<()>> {
         let shell = Shell::new(Parts {
             id,
             poll,
             mailbox,
-            listeners,
-            ports,
+            sockets,
             peers: self.senders.clone(),
             control_sender: self.control_sender.clone(),
             jobs: self.jobs.clone(),
@@ -341,28 +372,20 @@ fn start_thread(
     })
 }
 
-/// The listening sockets of one worker.
-#[derive(Default)]
-struct Sockets {
-    listeners: Vec<(&'static Listener, TcpListener)>,
-    /// Shared ports, with the number of workers that are bound to each.
-    ports: Vec<(&'static Port, UdpSocket, u16)>,
-}
-
 /// Binds a UDP port for each of these workers, and the TCP listener `beside` to the same port
 /// number. If the kernel selects a number for one of them that is in use for the other, another
 /// number is tried.
 fn bind_port(
     of_workers: &mut [Sockets],
     (shared, beside): (&'static Port, Option<&'static Listener>),
-    host: Option<IpAddr>,
-    port: u16,
+    (host, port): (Option<IpAddr>, u16),
+    (offer, first): (Offer<'_>, usize),
 ) -> io::Result<SocketAddr> {
     let workers = u16::try_from(of_workers.len()).unwrap_or(u16::MAX);
     for attempt in 1.. {
-        let (address, sockets) = listen::bind_udp(host, port, of_workers.len())?;
+        let (address, sockets) = offer.bind_udp(shared.name, (host, port), (first, of_workers.len()))?;
         if let Some(listener) = beside {
-            match listen::listen(host, address.port(), of_workers.len()) {
+            match offer.listen(listener.name, (host, address.port()), (first, of_workers.len())) {
                 Ok((_, bound)) => {
                     let pairs = of_workers.iter_mut().zip(bound);
                     pairs.for_each(|(of_worker, one)| of_worker.listeners.push((listener, one)));
@@ -380,13 +403,14 @@ fn bind_port(
 }
 
 /// Binds every port, once per worker.
-fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError> {
+fn bind(server: &ServerSettings, offer: Offer<'_>) -> Result<(Addresses, Vec<Sockets>), StartError> {
     let mut of_workers: Vec<Sockets> = (0..server.workers).map(|_| Sockets::default()).collect();
     let mut addresses = Addresses::default();
     for listener in Listener::all().filter(|listener| listener.beside.is_none()) {
         let Some(Bind { host, port, key }) = listener.listen(server) else { continue };
         let failed = |error| StartError::Bind { key, address: listen::address_of(host, port), error };
-        let (address, sockets) = listen::listen(host, port, of_workers.len()).map_err(failed)?;
+        let (address, sockets) =
+            offer.listen(listener.name, (host, port), (0, of_workers.len())).map_err(failed)?;
         for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
             of_worker.listeners.push((listener, socket));
         }
@@ -401,23 +425,66 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
         for (of_workers, n) in of_workers.chunks_mut(together).zip(0..) {
             let port = if port == 0 { 0 } else { port.saturating_add(n) };
             let failed = |error| StartError::Bind { key, address: listen::address_of(host, port), error };
-            let address = bind_port(of_workers, (shared, beside), host, port).map_err(failed)?;
+            let first = usize::from(n).saturating_mul(together);
+            let address =
+                bind_port(of_workers, (shared, beside), (host, port), (offer, first)).map_err(failed)?;
             addresses.insert(shared.name, address);
         }
     }
     Ok((addresses, of_workers))
 }
 
-/// Makes the TLS settings for connections between nodes. If there is no cluster secret, the key is random, and no
-/// listener is opened for nodes.
-fn nodes(config: &Config, seed: &Seed) -> Result<NodeConfigs, CertificateError> {
-    match node_secret(&config.server) {
-        Some(secret) => NodeConfigs::of_secret(secret.as_bytes()),
-        None => {
+/// Returns the secret of connections between nodes. If there is no cluster secret, it is that of the older process, or
+/// random; the only listener for nodes is then that for the other process of an upgrade.
+fn secret_of_nodes(config: &Config, seed: &Seed, successor: Option<&Successor>) -> Vec<u8> {
+    match (node_secret(&config.server), successor) {
+        (Some(secret), _) => secret.as_bytes().to_vec(),
+        (None, Some(successor)) => successor.secret().to_vec(),
+        (None, None) => {
             let mut random = [0; 32];
             seed.derive("nodes", 0).random().fill(&mut random);
-            NodeConfigs::of_secret(&random)
+            random.to_vec()
         }
+    }
+}
+
+/// The parts of a server that it needs before all others.
+struct Base {
+    records: Records,
+    membership: Option<Membership>,
+    certificate: (CertificateFiles, Configs),
+    addresses: Addresses,
+    sockets: Vec<Sockets>,
+    /// Address of the relay for an older process of this server.
+    own_relay: Option<SocketAddr>,
+}
+
+impl Base {
+    /// Opens the store and the ports. If an older process has them, the ports are taken first, because until the store
+    /// is closed there the upgrade can still fail without any effect.
+    fn lay(config: &Config, options: &Options, successor: Option<&Successor>) -> Result<Self, StartError> {
+        let Some(successor) = successor else {
+            let (records, membership) = Records::open(config)?;
+            jobs::remember(options, config);
+            let certificate = certificate(config)?;
+            let (addresses, sockets) = bind(&config.server, Offer(None))?;
+            return Ok(Self { records, membership, certificate, addresses, sockets, own_relay: None });
+        };
+        successor.check(&config.server)?;
+        jobs::remember(options, config);
+        let certificate = certificate(config)?;
+        let (addresses, mut sockets) = bind(&config.server, Offer(Some(successor)))?;
+        let (relay, listener) = upgrade::private_relay()?;
+        if let Some(first) = sockets.first_mut() {
+            first.listeners.push(listener);
+        }
+        for (of_worker, stream) in sockets.iter_mut().zip(successor.take_strays()) {
+            of_worker.strays = Some(stream);
+        }
+        let Place { guest, membership } = successor.take(relay)?;
+        let records = Records::take(config, guest)?;
+        let (membership, own_relay) = (Some(membership), Some(relay));
+        Ok(Self { records, membership, certificate, addresses, sockets, own_relay })
     }
 }
 

@@ -4,9 +4,12 @@
 mod forwarding;
 mod machine;
 mod ports;
+mod sockets;
+mod strays;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -34,6 +37,8 @@ use crate::worker::{TranscoderBudget, Worker};
 use forwarding::Forwarding;
 pub(super) use forwarding::{Inbox, Inboxes, Passed};
 use machine::{Colleagues, WorkerMachine};
+use strays::Strays;
+pub(super) use strays::{Received, receive as receive_strays};
 
 /// The token of the event that wakes the worker.
 const WAKE: Token = Token(usize::MAX);
@@ -66,14 +71,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// loaded worker, plus 25 %, plus this number.
 const HANDOVER_SLACK: u32 = 8;
 
+/// The sockets of a worker.
+#[derive(Default)]
+pub(super) struct Sockets {
+    pub(super) listeners: Vec<(&'static Listener, TcpListener)>,
+    /// UDP ports shared by many peers, with the number of workers that are bound to each.
+    pub(super) ports: Vec<(&'static Port, UdpSocket, u16)>,
+    /// Connection to the same worker of an older process.
+    pub(super) strays: Option<UnixStream>,
+}
+
 /// The parts from which a shell is made.
 pub(super) struct Parts {
     pub(super) id: WorkerId,
     pub(super) poll: Poll,
     pub(super) mailbox: Mailbox,
-    pub(super) listeners: Vec<(&'static Listener, TcpListener)>,
-    /// UDP ports shared by many peers, with the number of workers that are bound to each.
-    pub(super) ports: Vec<(&'static Port, UdpSocket, u16)>,
+    pub(super) sockets: Sockets,
     pub(super) peers: Vec<MailSender>,
     pub(super) control_sender: ControlSender,
     pub(super) jobs: Jobs,
@@ -128,11 +141,14 @@ pub(super) struct Shell {
     free_memory: FreeMemory,
     /// Datagrams for other workers.
     forwarding: Forwarding,
+    /// Datagrams for an older process.
+    strays: Strays,
 }
 
 impl Shell {
     pub(super) fn new(parts: Parts) -> io::Result<Self> {
-        let Parts { id, poll, mailbox, mut listeners, ports, loads, budgets, .. } = parts;
+        let Parts { id, poll, mailbox, sockets, loads, budgets, .. } = parts;
+        let Sockets { mut listeners, ports, strays } = sockets;
         let own_load = loads.get(usize::from(id.0)).map(Arc::clone).unwrap_or_default();
         let settle = if loads.len() > 1 { SETTLE } else { Duration::ZERO };
         let mut driver = Driver::new(poll, Bounds { settle, ..BOUNDS }, own_load);
@@ -167,6 +183,7 @@ impl Shell {
             pending_accept: true,
             free_memory: FreeMemory::new(clock::now().mono),
             forwarding: Forwarding::new(id, budgets.inboxes),
+            strays: Strays::new(strays),
         })
     }
 
@@ -234,6 +251,7 @@ impl Shell {
                     passed_left = passed_left.saturating_sub(passed.counted());
                     self.take_passed(now, passed);
                 }
+                Mail::Strays(received) => self.take_strays(now, received),
                 Mail::Path(news) => self.machine.worker.handle_path_news(&news),
                 Mail::GiveWay(way) => {
                     self.driver.give_way(now, &mut self.machine, way);
@@ -242,6 +260,9 @@ impl Shell {
                 Mail::Pulse(answer) => {
                     let _ = answer.send(Some(self.id));
                 }
+                Mail::ListSockets(answer) => drop(answer.send(self.list_sockets())),
+                Mail::Relay(relay) => self.set_relay(relay),
+                Mail::Retire => self.retire(),
                 Mail::Socket(handover) => {
                     // The connection was counted when it was handed over, so that a burst of connections is spread. Its
                     // socket will be counted again, so undo that first count.

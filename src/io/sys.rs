@@ -2,12 +2,14 @@
 #![allow(unsafe_code, reason = "thin calls into libc; each block states why it is sound")]
 
 pub(super) mod confine;
+mod descriptors;
 mod memory_files;
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+pub(crate) use descriptors::{receive_descriptor, send_descriptor};
 pub(crate) use memory_files::{MemoryFiles, write_more};
 
 /// Limits the unsent bytes that the kernel holds for a TCP connection (`TCP_NOTSENT_LOWAT`). Beyond the limit, writes

@@ -23,6 +23,8 @@ pub struct StreamDetails {
     pub overrides: Vec<(&'static str, String)>,
     /// The main track, if the application's subtracks are renditions of the same programme.
     pub main: Option<MainTrack>,
+    /// True if the stream is a copy from another process of this server, which keeps the stream's files.
+    pub writes_nothing: bool,
     /// Wall-clock time at which the stream's clock was zero, in milliseconds since the Unix epoch.
     pub zero_ms: i64,
     /// Number of video tracks that the publisher sends, if there are several.

@@ -88,6 +88,10 @@ pub struct SessionSettings {
     pub node: String,
     /// True if any stream may be at another node (`cluster.url`, `edge.origins`).
     pub fetches_any: bool,
+    /// True if datagrams that belong to no session are those of an older process of this server (docs/upgrade.md).
+    pub leaves_strays: bool,
+    /// True if another process of this server takes new clients, so that connections end with their requests.
+    pub retires: bool,
     /// True if the node belongs to a cluster (`cluster.url`).
     pub in_cluster: bool,
     /// `cluster.redirect`: clients are redirected to the node that has their stream.
@@ -109,6 +113,8 @@ impl SessionSettings {
             names: server.names.clone(),
             cors_origins: server.cors_origins.clone(),
             trusted_proxies: server.trusted_proxies.clone(),
+            leaves_strays: false,
+            retires: false,
             in_cluster: cluster.is_some(),
             redirects: cluster.as_ref().is_some_and(|cluster| cluster.redirect),
             fetches_any: cluster.is_some() || server.edge_origins().next().is_some(),

@@ -3,7 +3,7 @@
 //!
 //! All reads are served from memory; the store only makes records durable. Flow:
 //! 1. [`Store::load`] at start reads all records. If it fails, the server does not start.
-//! 2. Control gathers changes and sends [`Request::Commit`]. [`run`] sends a [`Reply`] once they are on disk.
+//! 2. Control gathers changes and sends [`Request::Commit`]. The store's thread sends a [`Reply`] once they are on disk.
 //! 3. After a failed commit, the content of the file counts as unknown (docs/robustness.md B-04). Commits fail until
 //!    [`Request::Rebuild`] has written a new file from memory and put it in place of the old one. A write that has failed
 //!    is never retried and then reported as durable.
@@ -17,8 +17,6 @@ pub mod salvage;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::thread;
 
 use bytes::Bytes;
 
@@ -260,27 +258,5 @@ pub fn handle(store: &mut dyn Store, request: Request) -> Reply {
         Request::Commit { batch, ops } => Reply { batch, result: store.commit(&ops) },
         Request::Rebuild { batch, all } => Reply { batch, result: store.rebuild(&all) },
         Request::Backup { batch, backup } => Reply { batch, result: store.backup(&backup)() },
-    }
-}
-
-/// The function of the store's thread: handles requests in order until their sender is dropped. Only this thread waits
-/// for the disk, except that backups are copied on another thread. When this function ends, it does not wait for a
-/// backup. An unfinished backup does not count as a copy.
-pub fn run(
-    mut store: Box<dyn Store>,
-    requests: &Receiver<Request>,
-    reply: impl Fn(Reply) + Clone + Send + 'static,
-) {
-    while let Ok(request) = requests.recv() {
-        let Request::Backup { batch, backup } = request else {
-            reply(handle(&mut *store, request));
-            continue;
-        };
-        let (copying, answer) = (store.backup(&backup), reply.clone());
-        let copy = move || answer(Reply { batch, result: copying() });
-        if let Err(error) = thread::Builder::new().name("backup".to_owned()).spawn(copy) {
-            let error = Error::Io { path: backup.name, reason: error.to_string() };
-            reply(Reply { batch, result: Err(error) });
-        }
     }
 }

@@ -115,6 +115,21 @@ impl RedbStore {
         Ok(Self { path: path.to_owned(), database, file: id_at(path), lock })
     }
 
+    /// True if there is a record with this key.
+    ///
+    /// # Errors
+    /// The file is not readable.
+    pub fn has(&self, key: &Key) -> Result<bool, Error> {
+        let failed = |error| library(&self.path, &error);
+        let database = self.database.as_ref().ok_or(Error::Unknown)?;
+        let snapshot = database.begin_read().map_err(|e| failed(e.into()))?;
+        match snapshot.open_table(table(key.kind)) {
+            Ok(table) => Ok(table.get(&*key.to_string()).map_err(|e| failed(e.into()))?.is_some()),
+            Err(TableError::TableDoesNotExist(_)) => Ok(false),
+            Err(e) => Err(failed(e.into())),
+        }
+    }
+
     /// True if the folder still belongs to this server, i.e. still contains its lock file.
     fn is_at_home(&self) -> bool {
         let held = self.lock.metadata().ok().map(|data| (data.dev(), data.ino()));

@@ -19,6 +19,12 @@ impl NodeId {
         is_name.then(|| Self(name.into()))
     }
 
+    /// Makes the name of one of the processes of a server.
+    #[must_use]
+    pub fn of_process(id: u32) -> Self {
+        Self(format!("process-{id}").into())
+    }
+
     /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {

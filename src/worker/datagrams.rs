@@ -29,6 +29,8 @@ use crate::types::{ConnId, Handle, Now, WorkerId};
 pub enum Routed {
     /// The datagram was handled.
     Done,
+    /// The datagram belongs to no session, and begins none.
+    Dropped,
     /// The sender's address is verified, but the sender has no session: call [`Worker::accept_peer`], or drop the
     /// datagram.
     New,
@@ -97,7 +99,7 @@ impl Worker {
             Route::New => Routed::New,
             Route::Reply => Routed::Reply,
             Route::Elsewhere(to) => Routed::Elsewhere(to),
-            Route::Drop => Routed::Done,
+            Route::Drop => Routed::Dropped,
         }
     }
 

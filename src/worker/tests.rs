@@ -667,7 +667,7 @@ fn a_port_that_panics_at_an_unknown_peer_goes_on() {
     for method in ["route", "begin", ""] {
         script.lock().unwrap().0 = method;
         let routed = rig.worker.handle_datagram(rig.now, port, from, &mut b"x".to_vec());
-        assert_eq!(routed, if method == "route" { Routed::Done } else { Routed::New }, "{method}");
+        assert_eq!(routed, if method == "route" { Routed::Dropped } else { Routed::New }, "{method}");
         if routed == Routed::New {
             assert_eq!(rig.worker.accept_peer(rig.now, port, from).is_some(), method.is_empty());
         }

@@ -92,6 +92,7 @@ mod subtitles;
 mod timed_metadata;
 mod tls;
 mod turn;
+mod upgrades;
 mod uploads;
 mod web_socket;
 mod webm;

@@ -279,6 +279,12 @@ impl Admissions {
         self.waiting.len() + self.by_session.len() + self.due.len()
     }
 
+    /// Returns the admissions whose claim was granted, with the ids.
+    pub(super) fn claimed(&self) -> impl Iterator<Item = (Ticket, StreamKey)> {
+        let claimed = self.waiting.values().filter(|waiter| waiter.admission.claimed);
+        claimed.map(|waiter| (waiter.admission.ticket, waiter.admission.request.key().clone()))
+    }
+
     fn park(&mut self, admission: Admission, until: Instant, pending: Pending) {
         let ticket = admission.ticket;
         self.by_session.insert(admission.request.session(), ticket);

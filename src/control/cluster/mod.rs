@@ -8,12 +8,14 @@
 mod foreign;
 mod handover;
 mod news;
+mod pair;
 mod present;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(in crate::control) use self::pair::Unclaimed;
 use self::present::Present;
 use super::admission::Ticket;
 use super::records::auxiliary::Vod;
@@ -37,6 +39,8 @@ pub struct Membership {
     pub nodes: Vec<Node>,
     /// The claims at the start.
     pub claims: BTreeMap<StreamKey, Holder>,
+    /// True if the only other node is an older process of this server, from which this one takes over.
+    pub is_pair: bool,
 }
 
 impl Membership {
@@ -84,6 +88,7 @@ struct Own {
     incarnation: u64,
     lease: Duration,
     without_directory: WithoutDirectory,
+    is_pair: bool,
 }
 
 /// The state of the cluster as known to this node.
@@ -130,12 +135,13 @@ pub(in crate::control) struct Changes {
 impl Cluster {
     /// Makes the state at the start.
     pub(in crate::control) fn new(membership: Option<Membership>) -> Self {
-        let Some(Membership { node, incarnation, lease, without_directory, nodes, claims }) = membership
+        let Some(Membership { node, incarnation, lease, without_directory, nodes, claims, is_pair }) =
+            membership
         else {
             return Self::default();
         };
         Self {
-            own: Some(Own { node, incarnation, lease, without_directory }),
+            own: Some(Own { node, incarnation, lease, without_directory, is_pair }),
             nodes: nodes.into_iter().map(|node| (node.id.clone(), node)).collect(),
             claims,
             ..Self::default()

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use super::{Changes, Cluster, Location};
+use super::pair::share_records;
+use super::{Changes, Cluster, Location, Unclaimed};
 use crate::control::Control;
 use crate::control::admission::Ticket;
 use crate::control::outgoing::Outgoing;
-use crate::directory::{News, Request};
+use crate::directory::{News, Request, Side};
 use crate::mail::StreamEnd;
 use crate::types::{Now, StreamKey};
 
@@ -25,6 +26,10 @@ impl Control {
             News::Nodes(all) => {
                 cluster.nodes_told(now.mono, all, &mut changes);
                 cluster.bury();
+                if cluster.is_pair() && !cluster.has_other() {
+                    self.cx.set_side(None);
+                    self.files.finish_postponed(&mut self.cx, &self.records, now);
+                }
             }
             News::Answer { ticket, key, answer } => {
                 self.handle_claim(now, Ticket::of(ticket), &key, &answer);
@@ -32,6 +37,12 @@ impl Control {
             News::Burnt { ticket, is_burnt } => self.handle_burnt(now, Ticket::of(ticket), is_burnt),
             News::Contact(is_there) => cluster.note_contact(now.mono, is_there),
             News::Lost => cluster.ask(Request::Refill(self.records.encoded())),
+            News::Pair(process) => {
+                let unclaimed = Unclaimed::of(&self.registry, &self.outbound, &self.access);
+                self.registry.cluster.pair(process, unclaimed);
+                self.cx.set_side(Some(Side::Guest));
+                share_records(&mut self.records, now);
+            }
         }
         for key in &changes.lost {
             self.supersede(now, key);

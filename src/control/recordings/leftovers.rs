@@ -11,10 +11,11 @@ use crate::control::cluster::Cluster;
 use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::records::Records;
-use crate::control::records::auxiliary::{Auxiliary, Vod};
+use crate::control::records::auxiliary::{Auxiliary, Kept, Vod};
 use crate::jobs::{ArchiveWork, DvrWork, RecordingOutcome, RecordingWork, Work};
 use crate::mail::ToWorker;
 use crate::protocol::sinks;
+use crate::store::Key;
 use crate::types::{Now, StreamKey, WorkerId};
 
 /// Pause between two searches for the DVR folders of ended streams that can no longer be replayed.
@@ -32,6 +33,16 @@ pub(super) enum Windows {
     Seen(Instant),
 }
 
+/// Returns the key of a file that is being written or uploaded.
+fn of_other((key, record): (&Key, &Auxiliary)) -> Option<Key> {
+    match record {
+        Auxiliary::Vod(vod) if vod.unfinished || matches!(vod.kept, Some(Kept::Wanted { .. })) => {
+            Some(key.clone())
+        }
+        Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+    }
+}
+
 impl Files {
     /// At the start, finishes the recordings and removes the uploads that an earlier run of the server left
     /// incomplete. Then searches for old recordings.
@@ -42,6 +53,11 @@ impl Files {
         cluster: &Cluster,
         now: Now,
     ) {
+        if cluster.has_other() {
+            // The files belong to the process that this one takes over from.
+            self.recordings.postponed = records.auxiliary.all().filter_map(of_other).collect();
+            return self.remove_old_recordings(cx, records, now);
+        }
         let unfinished = records.auxiliary.all().filter_map(|(key, record)| match record {
             Auxiliary::Vod(vod) if vod.unfinished && cluster.has_file(vod) => {
                 Some((key.clone(), vod.clone()))
@@ -64,6 +80,20 @@ impl Files {
         uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
         self.remove_old_recordings(cx, records, now);
+    }
+
+    /// Finishes the files that another process of this server has left unfinished at its end.
+    pub(in crate::control) fn finish_postponed(&mut self, cx: &mut Context, records: &Records, now: Now) {
+        for key in std::mem::take(&mut self.recordings.postponed) {
+            let Some(Auxiliary::Vod(vod)) = records.auxiliary.get(&key) else { continue };
+            match vod.unfinished {
+                true if vod.kind.as_deref() == Some(Vod::UPLOADED) => {
+                    self.drop_upload(cx, records, now, &key)
+                }
+                true => self.finish_file(cx, records, now, key),
+                false => self.keep_object(cx, records, now, key),
+            }
+        }
     }
 
     /// Posts an order about a recording to a worker, as soon as recordings may begin.

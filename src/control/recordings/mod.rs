@@ -124,6 +124,8 @@ pub(super) struct Recordings {
     /// Time of the next search for old recordings.
     sweep_due: Option<Instant>,
     windows: leftovers::Windows,
+    /// Files that an older process of this server may still write or upload.
+    postponed: BTreeSet<store::Key>,
     /// Records of old recordings that are still to be removed. The disk was full, so their files were removed first.
     removed_while_full: BTreeSet<store::Key>,
     /// Number of failed recordings and files since the start.

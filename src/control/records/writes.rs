@@ -120,6 +120,8 @@ pub(in crate::control) struct Writes {
 struct Shared {
     /// Id of this node, if other nodes write these records as well.
     node: Option<NodeId>,
+    /// True if another process of this server writes these records as well, or did.
+    is_pair: bool,
     /// Keys of the commit under way.
     under_way: BTreeSet<store::Key>,
     /// Changes that other nodes made to the keys of the commit under way. In the directory's order, they precede that
@@ -330,11 +332,14 @@ impl Records {
         let batch = self.writes.next_batch();
         let fault = self.writes.broken.as_ref().map(|broken| broken.fault).unwrap_or_default();
         self.writes.broken = Some(Broken { fault, batch: Some(batch), due: None });
-        let all = if self.writes.keeps_all() {
+        let all = if self.writes.shared.node.is_some() {
             // Other nodes' records must not be overwritten. Changes made here are written when the directory is back.
             Vec::new()
         } else {
-            self.writes.dirty.clear();
+            // If the other process has the store, nothing is rebuilt, so the changes made here are still needed.
+            if !self.writes.shared.is_pair {
+                self.writes.dirty.clear();
+            }
             self.encoded()
         };
         self.writes.requests.push_back(store::Request::Rebuild { batch, all });
@@ -364,6 +369,11 @@ impl Writes {
         self.shared.node = Some(node);
     }
 
+    /// Notes that another process of this server writes these records, too.
+    pub(in crate::control) const fn pair(&mut self) {
+        self.shared.is_pair = true;
+    }
+
     /// True if a record is one that the store keeps.
     pub(in crate::control) const fn keeps(&self, record: &Broadcast) -> bool {
         !record.zombi || self.keeps_all()
@@ -371,7 +381,7 @@ impl Writes {
 
     /// True if records made by publishing are stored, too.
     pub(in crate::control) const fn keeps_all(&self) -> bool {
-        self.shared.node.is_some()
+        self.shared.node.is_some() || self.shared.is_pair
     }
 
     /// Returns the changes of other nodes that can be applied now. Defers changes of keys that are part of this node's

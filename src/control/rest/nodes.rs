@@ -13,7 +13,7 @@ use crate::types::NodeId;
 
 /// `GET /cluster-mode-status`.
 pub(super) fn status(cluster: &Cluster) -> Reply {
-    let is_cluster = cluster.is_shared();
+    let is_cluster = cluster.is_clustered();
     let outcome = if is_cluster { Outcome::success() } else { Outcome::failure("") };
     Reply::Now(outcome.response(200))
 }
@@ -25,7 +25,7 @@ fn no_cluster() -> Reply {
 
 /// `GET /cluster/node-count`.
 pub(super) fn count(cluster: &Cluster) -> Reply {
-    if !cluster.is_shared() {
+    if !cluster.is_clustered() {
         return no_cluster();
     }
     Reply::Now(object(200, &json!({ "number": cluster.nodes().count() })))
@@ -33,7 +33,7 @@ pub(super) fn count(cluster: &Cluster) -> Reply {
 
 /// `GET /cluster/nodes/{offset}/{size}`.
 pub(super) fn list(cluster: &Cluster, now: Now, call: &RootCall<'_>) -> Reply {
-    if !cluster.is_shared() {
+    if !cluster.is_clustered() {
         return no_cluster();
     }
     let [offset, size, ..] = call.params;
@@ -63,7 +63,7 @@ fn shown(now: Now, node: &Node) -> serde_json::Value {
 
 /// `DELETE /cluster/node/{id}`: forgets a node that has left.
 pub(super) fn delete(cluster: &mut Cluster, call: &RootCall<'_>) -> Reply {
-    if !cluster.is_shared() {
+    if !cluster.is_clustered() {
         return no_cluster();
     }
     let [id, ..] = call.params;

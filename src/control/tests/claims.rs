@@ -25,6 +25,7 @@ pub(super) fn membership(without_directory: WithoutDirectory) -> Membership {
         without_directory,
         nodes: vec![node("b", 1, true), node("c", 1, true)],
         claims: Default::default(),
+        is_pair: false,
     }
 }
 

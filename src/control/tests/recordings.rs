@@ -1,5 +1,6 @@
 //! Recordings: their beginning and end, their files, and the handling of failures.
 
+mod upgrade;
 use super::*;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
 use crate::jobs::Finished;

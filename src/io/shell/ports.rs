@@ -45,6 +45,7 @@ impl Shell {
             }
         }
         self.forwarding.flush(&self.machine.colleagues.workers);
+        self.flush_strays();
         let (passed, lost) = self.forwarding.take_counts();
         self.machine.worker.note_passed(passed, lost);
     }
@@ -86,9 +87,17 @@ impl Shell {
         }
     }
 
-    fn route(&mut self, now: Now, index: usize, port: &'static Port, from: Remote, datagram: &mut [u8]) {
+    pub(super) fn route(
+        &mut self,
+        now: Now,
+        index: usize,
+        port: &'static Port,
+        from: Remote,
+        datagram: &mut [u8],
+    ) {
         match self.machine.worker.handle_datagram(now, port, from, datagram) {
             Routed::Done => {}
+            Routed::Dropped => self.pass_on(port, from, datagram),
             Routed::Reply => {
                 let Some((_, socket)) = self.driver.ports.get(index) else { return };
                 let reply = self.machine.worker.reply_datagram();

@@ -435,6 +435,9 @@ impl HlsSettings {
                 _ => {}
             }
         }
+        if details.writes_nothing {
+            (settings.kept, settings.pushed_to) = (None, None);
+        }
         settings
     }
 
@@ -702,6 +705,8 @@ mod tests {
         let overrides = vec![("hlsPlayListType", "vod".to_owned())];
         let details = StreamDetails { overrides, ..StreamDetails::default() };
         assert!(HlsSettings::of_stream(&app, &details).dvr().is_some());
+        let of_other_process = StreamDetails { writes_nothing: true, ..details };
+        assert_eq!(HlsSettings::of_stream(&app, &of_other_process).kept, None);
         for other in [("hlsPlayListType", "event"), ("hlsSegmentFileSuffixFormat", "%04d")] {
             let error = of(&[other]).unwrap_err().to_string();
             assert!(error.contains("dvr.window") && error.contains(other.0), "{error}");

@@ -177,6 +177,11 @@ impl HttpSession {
         }
         let own_policy = app.and_then(|app| app.security.content_security_policy.as_ref());
         fields.extend(own_policy.map(|policy| (cors::CONTENT_SECURITY_POLICY, policy.clone())));
+        // Clients and proxies that keep their connections come to the other process. Viewers of a playlist stay.
+        let is_watching = || FilePath::of(&request.path, ctx.apps).is_ok_and(|file| file.is_stream());
+        if ctx.server.retires && self.substream.is_none() && !is_watching() {
+            fields.push(("Connection", "close".to_owned()));
+        }
         match mount.refusal(&request) {
             Some(refusal) => self.respond(ctx.now, fields, refusal),
             None => self.handle(ctx, mount.handler, Asked { request, captures, fields }),

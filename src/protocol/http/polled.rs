@@ -337,7 +337,8 @@ pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
         NoSubscription::Denied(Denial::Blocked(_)) => Response::error(401, "Subscriber is blocked"),
         NoSubscription::Denied(denial) => Response::error(403, &denial.text(stream)),
         NoSubscription::Draining | NoSubscription::Resources => {
-            Response::error(503, why.reason()).header("Retry-After", "5")
+            // A proxy must not keep the connection for other clients.
+            Response::error(503, why.reason()).header("Retry-After", "5").header("Connection", "close")
         }
     }
 }

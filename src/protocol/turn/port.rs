@@ -24,6 +24,11 @@ pub(super) struct TurnPort {
     newcomer: Option<Box<Incoming>>,
 }
 
+/// True for the requests of clients without an allocation: Binding and Allocate (RFC 8489 §5, RFC 8656 §17).
+const fn begins(datagram: &[u8]) -> bool {
+    matches!(datagram, [0, 1 | 3, ..])
+}
+
 impl TurnPort {
     pub(super) fn new(ctx: &PortContext<'_>) -> Self {
         // The seed is shared by all workers, so that a nonce stays valid when the client reaches another one.
@@ -81,6 +86,10 @@ impl Demux for TurnPort {
         // Existing allocations continue under any new settings.
         if let Some(conn) = self.endpoint.as_ref().and_then(|(endpoint, _)| endpoint.session(&client)) {
             return Route::Session(conn);
+        }
+        // An older process of this server may have the client's allocation.
+        if ctx.server.leaves_strays && !begins(datagram) {
+            return Route::Drop;
         }
         let Some(endpoint) = self.endpoint(ctx) else { return Route::Drop };
         match endpoint.route(now, client, datagram, reply) {

@@ -168,6 +168,9 @@ impl Demux for RtcPort {
         let Some(path) = self.path(from) else { return Route::Drop };
         match self.sessions.route(&path, datagram) {
             ice::Route::Stun(conn) | ice::Route::Dtls(conn) | ice::Route::Rtp(conn) => Route::Session(conn),
+            ice::Route::Drop(reason) if ctx.server.leaves_strays => {
+                self.sharing.find(from, &path, reason, datagram).map_or(Route::Drop, Route::Elsewhere)
+            }
             ice::Route::Drop(reason) => self.route_stray(ctx.now.mono, from, &path, reason, datagram),
         }
     }

@@ -381,7 +381,7 @@ impl World {
         let now = self.now();
         let port = self.network.lines[line].place.port;
         match self.workers[worker].handle_datagram(now, port, from, datagram) {
-            Routed::Done => {}
+            Routed::Done | Routed::Dropped => {}
             Routed::Reply => {
                 let reply = Bytes::copy_from_slice(self.workers[worker].reply_datagram());
                 self.send_over(line, 1, reply);

@@ -1,0 +1,388 @@
+//! The store's thread of a server without a cluster. During an upgrade it also talks to the other process of the server
+//! (docs/upgrade.md):
+//!
+//! 1. Ordered to hand over ([`KeeperMail::Give`]), it asks control for the claims of this process, closes the store, and
+//!    lets the newer process take it. Meanwhile requests wait in its queue.
+//! 2. From then on this process is a guest: commits and requests to the directory go to the newer process.
+//! 3. If the newer process does not take the store, or ends before this one, the store is opened here again.
+//!
+//! In the newer process it has the store, and answers the guest until that ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+use super::wire::{self, Frame, WireNews, WireProcess, WireRequest};
+use crate::directory::{ClaimAnswer, Desk, News, Node, Process, Request, Side};
+use crate::io::control_thread::{ControlMail, ControlSender};
+use crate::store::{self, Error, Op, RedbStore, Store};
+
+/// Time in which the newer process has to open the store and to begin to serve.
+pub(super) const TAKE_MAX: Duration = Duration::from_secs(60);
+/// Number of attempts to open the store again, and the pause between two.
+const REOPEN_ATTEMPTS: u32 = 40;
+const REOPEN_PAUSE: Duration = Duration::from_millis(250);
+
+/// Mail of the thread.
+#[derive(Debug)]
+pub(in crate::io) enum KeeperMail {
+    /// A request to the store.
+    Store(store::Request),
+    /// A request to the directory.
+    Directory(Request),
+    /// A message of the other process.
+    Frame(Box<Frame>),
+    /// The other process has ended.
+    Gone,
+    /// Hand the store over to a newer process.
+    Give(Giving),
+    /// The server has ended.
+    End,
+}
+
+/// An order to hand over the store.
+#[derive(Debug)]
+pub(in crate::io) struct Giving {
+    /// The connection to the newer process.
+    pub(super) stream: UnixStream,
+    /// Address at which the newer process reaches the relay of this one.
+    pub(super) relay: SocketAddr,
+    /// Receiver of the result.
+    pub(super) done: Sender<Result<(), String>>,
+    /// A message says that the newer process has ended, after it has not taken the store.
+    pub(super) ended: Receiver<()>,
+}
+
+/// The other process, which this one takes over from.
+#[derive(Debug)]
+pub(in crate::io) struct Guest {
+    pub(super) stream: UnixStream,
+    pub(super) desk: Desk,
+}
+
+/// The state of the thread.
+#[derive(Debug)]
+pub(in crate::io) struct Keeper {
+    path: PathBuf,
+    /// The store; `None` if the other process has it.
+    store: Option<Box<RedbStore>>,
+    /// Name of this process.
+    own: Process,
+    /// The directory; `None` if there has never been another process, or that process has it.
+    desk: Option<Desk>,
+    /// The connection to the other process.
+    other: Option<UnixStream>,
+    giving: Option<Giving>,
+    /// Commits that the other process has not answered.
+    unanswered: BTreeSet<u64>,
+    control: ControlSender,
+    mail: Sender<KeeperMail>,
+}
+
+impl Keeper {
+    /// Makes the thread's state. `guest` is the process that this one takes over from.
+    pub(in crate::io) fn new(
+        (path, store): (PathBuf, Box<RedbStore>),
+        own: Process,
+        guest: Option<Guest>,
+        (control, mail): (ControlSender, Sender<KeeperMail>),
+    ) -> io::Result<Self> {
+        let (mut desk, mut other) = (None, None);
+        if let Some(guest) = guest {
+            listen(guest.stream.try_clone()?, mail.clone())?;
+            (desk, other) = (Some(guest.desk), Some(guest.stream));
+        }
+        let (store, giving, unanswered) = (Some(store), None, BTreeSet::new());
+        Ok(Self { path, store, own, desk, other, giving, unanswered, control, mail })
+    }
+
+    /// Handles mail in order until the server ends.
+    pub(in crate::io) fn run(mut self, queue: &Receiver<KeeperMail>) {
+        while let Ok(mail) = queue.recv() {
+            match mail {
+                KeeperMail::Store(request) => self.store(request),
+                KeeperMail::Directory(Request::Paired(claims)) => self.paired(claims),
+                KeeperMail::Directory(request) => self.directory(request),
+                KeeperMail::Frame(frame) => self.frame(*frame),
+                KeeperMail::Gone => self.gone(),
+                KeeperMail::Give(giving) if self.other.is_some() => {
+                    let _ = giving.done.send(Err(
+                        "the process of the last upgrade still serves sessions; see docs/upgrade.md"
+                            .to_owned(),
+                    ));
+                }
+                KeeperMail::Give(giving) => {
+                    self.giving = Some(giving);
+                    self.tell(News::Pair(self.own.clone()));
+                }
+                KeeperMail::End => break,
+            }
+        }
+        if let Some(other) = self.other.take() {
+            let _ = other.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn tell(&self, news: News) {
+        self.control.send(ControlMail::Directory(news));
+    }
+
+    fn reply(&self, batch: u64, result: Result<(), Error>) {
+        self.control.send(ControlMail::Store(store::Reply { batch, result }));
+    }
+
+    // ---- requests of control
+
+    fn store(&mut self, request: store::Request) {
+        match (request, &mut self.store) {
+            (store::Request::Backup { batch, backup }, Some(store)) => {
+                let (copying, control) = (store.backup(&backup), self.control.clone());
+                let copy =
+                    move || control.send(ControlMail::Store(store::Reply { batch, result: copying() }));
+                if let Err(error) = thread::Builder::new().name("backup".to_owned()).spawn(copy) {
+                    self.reply(batch, Err(Error::Io { path: backup.name, reason: error.to_string() }));
+                }
+            }
+            (store::Request::Commit { batch, ops }, Some(store)) => {
+                let result = store.commit(&ops);
+                if let Some(desk) = self.desk.as_mut().filter(|_| result.is_ok()) {
+                    desk.committed(Side::Keeper, &ops);
+                    self.deliver();
+                }
+                self.reply(batch, result);
+            }
+            (request @ store::Request::Rebuild { .. }, Some(store)) => {
+                let store::Reply { batch, result } = store::handle(&mut **store, request);
+                self.reply(batch, result);
+            }
+            (store::Request::Commit { batch, ops }, None) => {
+                let frame = Frame::Commit { batch, ops: wire::ops_of(&ops) };
+                match self.send(&frame) {
+                    true => drop(self.unanswered.insert(batch)),
+                    false => self.reply(batch, Err(away())),
+                }
+            }
+            // The other process has the records, or the store is opened again, with what it has.
+            (store::Request::Rebuild { batch, .. }, None) => {
+                let is_there = self.other.is_some() || self.reopen();
+                self.reply(batch, if is_there { Ok(()) } else { Err(away()) });
+            }
+            (store::Request::Backup { batch, .. }, None) => self.reply(batch, Err(away())),
+        }
+    }
+
+    fn directory(&mut self, request: Request) {
+        if self.store.is_some() {
+            return self.answer(Side::Keeper, request);
+        }
+        let unanswered = without_answer(&request);
+        let Some(request) = WireRequest::of(request) else { return };
+        if !self.send(&Frame::Ask { request })
+            && let Some(news) = unanswered
+        {
+            self.tell(news);
+        }
+    }
+
+    // ---- the side with the store
+
+    /// Answers a request to the directory.
+    fn answer(&mut self, side: Side, request: Request) {
+        let Some(desk) = &mut self.desk else { return };
+        match (request, &mut self.store) {
+            (Request::Burn { ticket, key }, Some(store)) => {
+                let is_there = store.has(&key).unwrap_or(false);
+                let is_burnt = is_there && store.commit(&[Op::Delete(key.clone())]).is_ok();
+                desk.burnt(side, ticket, key, is_burnt);
+            }
+            (request, _) => desk.handle_request(side, request),
+        }
+        self.deliver();
+    }
+
+    /// Delivers the directory's news to both processes.
+    fn deliver(&mut self) {
+        while let Some((side, news)) = self.desk.as_mut().and_then(Desk::poll_news) {
+            match side {
+                Side::Keeper => self.tell(news),
+                Side::Guest => {
+                    if let Some(news) = WireNews::of(news) {
+                        self.send(&Frame::News { news });
+                    }
+                }
+            }
+        }
+    }
+
+    // ---- the other process
+
+    /// Sends a message to the other process. Returns false if it is gone.
+    fn send(&self, frame: &Frame) -> bool {
+        let Some(other) = &self.other else { return false };
+        match wire::send(other, frame) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!(%error, "the other process does not read");
+                // The thread that reads reports the end.
+                let _ = other.shutdown(Shutdown::Both);
+                false
+            }
+        }
+    }
+
+    fn frame(&mut self, frame: Frame) {
+        match (frame, &mut self.store) {
+            (Frame::Commit { batch, ops }, Some(store)) => {
+                let result = wire::read_ops(ops).ok_or(Error::Unknown).and_then(|ops| {
+                    store.commit(&ops)?;
+                    Ok(ops)
+                });
+                if let (Some(desk), Ok(ops)) = (&mut self.desk, &result) {
+                    desk.committed(Side::Guest, ops);
+                }
+                self.deliver();
+                let error = result.err().map(|error| error.to_string());
+                self.send(&Frame::Committed { batch, error });
+            }
+            (Frame::Ask { request }, Some(_)) => match request.read() {
+                Some(request) => self.answer(Side::Guest, request),
+                None => tracing::warn!("request of the older process not understood"),
+            },
+            (Frame::Committed { batch, error }, None) if self.unanswered.remove(&batch) => {
+                let path = "the newer process".to_owned();
+                self.reply(batch, error.map_or(Ok(()), |reason| Err(Error::Io { path, reason })));
+            }
+            (Frame::News { news }, None) => match news.read() {
+                Some(news) => self.tell(news),
+                None => tracing::warn!("news of the newer process not understood"),
+            },
+            (frame, _) => tracing::warn!(?frame, "unexpected message of the other process"),
+        }
+    }
+
+    /// Handles the end of the other process.
+    fn gone(&mut self) {
+        if self.other.take().is_none() {
+            return;
+        }
+        if self.store.is_some() {
+            tracing::info!("upgrade complete: the older process has ended");
+            if let Some(desk) = &mut self.desk {
+                desk.guest_left();
+            }
+            return self.deliver();
+        }
+        tracing::error!("the newer process has ended before this one");
+        if !self.reopen() {
+            self.tell(News::Contact(false));
+        }
+        for batch in std::mem::take(&mut self.unanswered) {
+            self.reply(batch, Err(away()));
+        }
+    }
+
+    /// Opens the store, which no other process has any more. The claims of this process are asked for.
+    fn reopen(&mut self) -> bool {
+        for attempt in 0..REOPEN_ATTEMPTS {
+            match RedbStore::open_existing(&self.path) {
+                Ok(store) => {
+                    tracing::info!("store open again");
+                    self.store = Some(Box::new(store));
+                    self.tell(News::Pair(self.own.clone()));
+                    let desk = self.desk.insert(Desk::new(Node::of(self.own.clone(), ""), BTreeMap::new()));
+                    desk.tell_nodes();
+                    self.deliver();
+                    return true;
+                }
+                Err(error) if attempt + 1 == REOPEN_ATTEMPTS => {
+                    tracing::error!(%error, "store not opened again");
+                }
+                Err(_) => thread::sleep(REOPEN_PAUSE),
+            }
+        }
+        false
+    }
+
+    // ---- handing over
+
+    /// Handles control's report of the claims of this process, and hands over the store if that was ordered.
+    fn paired(&mut self, claims: Vec<(crate::types::StreamKey, crate::directory::Holder)>) {
+        let Some(giving) = self.giving.take() else {
+            if let Some(desk) = &mut self.desk {
+                desk.add_claims(claims);
+            }
+            return;
+        };
+        let mut desk =
+            self.desk.take().unwrap_or_else(|| Desk::new(Node::of(self.own.clone(), ""), BTreeMap::new()));
+        desk.add_claims(claims);
+        let Giving { stream, relay, done, ended } = giving;
+        self.store = None;
+        match take(&stream, &self.own, relay, &desk) {
+            Ok(newer) => {
+                let own = Node::of(self.own.clone(), "");
+                self.other = Some(stream);
+                self.tell(News::Nodes(vec![own, newer]));
+                let reading = self.other.as_ref().map(UnixStream::try_clone);
+                let heard = reading.map(|stream| stream.and_then(|stream| listen(stream, self.mail.clone())));
+                if let Some(Err(error)) = heard {
+                    tracing::error!(%error, "the newer process is not heard");
+                }
+                let _ = done.send(Ok(()));
+            }
+            Err(reason) => {
+                let _ = stream.shutdown(Shutdown::Both);
+                let _ = done.send(Err(reason));
+                // The store is free once that process has ended.
+                let _ = ended.recv_timeout(TAKE_MAX);
+                self.reopen();
+            }
+        }
+    }
+}
+
+/// Lets the newer process take the store. Returns that process as a node.
+fn take(stream: &UnixStream, own: &Process, relay: SocketAddr, desk: &Desk) -> Result<Node, String> {
+    let failed = |error: io::Error| format!("the new process has not taken over: {error}");
+    let (process, claims) = (WireProcess::of(own), wire::claims_of(desk.claims()));
+    wire::send(stream, &Frame::Take { process, relay, claims }).map_err(failed)?;
+    stream.set_read_timeout(Some(TAKE_MAX)).map_err(failed)?;
+    let answer = wire::receive(stream).map_err(failed)?;
+    stream.set_read_timeout(None).map_err(failed)?;
+    let Frame::Took { process, relay } = answer else {
+        return Err(format!("the new process answers {answer:?}"));
+    };
+    let process = process.read().ok_or_else(|| "the new process has no name".to_owned())?;
+    Ok(Node::of(process, &relay.to_string()))
+}
+
+/// Starts the thread that reads the messages of the other process.
+fn listen(stream: UnixStream, mail: Sender<KeeperMail>) -> io::Result<()> {
+    let read = move || {
+        while let Ok(frame) = wire::receive(&stream) {
+            if mail.send(KeeperMail::Frame(Box::new(frame))).is_err() {
+                return;
+            }
+        }
+        let _ = mail.send(KeeperMail::Gone);
+    };
+    thread::Builder::new().name("upgrade".to_owned()).spawn(read).map(drop)
+}
+
+/// Returns the news for control if a request reaches no directory.
+fn without_answer(request: &Request) -> Option<News> {
+    if let Request::Claim { ticket, key } = request {
+        return Some(News::Answer { ticket: *ticket, key: key.clone(), answer: ClaimAnswer::Away });
+    }
+    let Request::Burn { ticket, .. } = request else { return None };
+    Some(News::Burnt { ticket: *ticket, is_burnt: false })
+}
+
+fn away() -> Error {
+    Error::Io { path: "the store".to_owned(), reason: "is with another process of this server".to_owned() }
+}

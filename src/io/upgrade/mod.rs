@@ -1,0 +1,266 @@
+//! Upgrades of a running server without a cluster (docs/upgrade.md): a newer process takes over from this one.
+//!
+//! ```text
+//! older process                                   newer process
+//! Offer, listeners and UDP ports ------------------------> reads settings, binds what has moved
+//!       <------------------------------------------- Ready
+//! the store is closed, Take ------------------------------> opens the store, starts
+//!       <-------------------------------------------- Took
+//! accepts no more; commits and claims --------------------> keeps the records and claims of both
+//! ```
+//!
+//! Until `Took` arrives, any failure ends the newer process, and the older one goes on.
+
+mod keeper;
+mod successor;
+pub(super) mod wire;
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use mio::net::TcpListener;
+
+pub(super) use self::keeper::{Guest, Keeper, KeeperMail};
+pub use self::successor::Successor;
+pub(super) use self::successor::{Offer, Place};
+
+use self::keeper::{Giving, TAKE_MAX};
+use self::wire::{Frame, Socket, VERSION};
+use super::control_thread::{ControlMail, ControlSender};
+use super::mailbox::{Mail, MailSender};
+use super::notify::ServiceManager;
+use super::shell::receive_strays;
+use super::sys;
+use crate::control::Order;
+use crate::directory::Process;
+use crate::protocol::{Listener, Security};
+use crate::types::NodeId;
+
+/// The argument that makes a server take over from the one that has started it.
+pub(super) const TAKES_OVER: &str = "--take-over";
+/// Time in which the newer process has to read its settings and to bind its ports.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// Time in which the workers have to list their sockets.
+const LIST_MAX: Duration = Duration::from_secs(10);
+/// Time for which clients that have connected to this process may still begin sessions here.
+const BEGIN_MAX: Duration = Duration::from_secs(10);
+
+/// A socket of a worker.
+pub(super) type Listed = (Socket, OwnedFd);
+
+/// Starts newer processes; cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Upgrader(Arc<Parts>);
+
+/// The parts of an [`Upgrader`].
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// The program's path. A new version has the same path.
+    pub(super) program: io::Result<PathBuf>,
+    /// Arguments of this process.
+    pub(super) arguments: Vec<OsString>,
+    pub(super) workers: Vec<MailSender>,
+    pub(super) control: ControlSender,
+    /// The store's thread; `None` in a cluster.
+    pub(super) keeper: Option<Sender<KeeperMail>>,
+    /// Secret of the connections between the processes.
+    pub(super) secret: Vec<u8>,
+    /// True while an upgrade is under way, and after a successful one.
+    pub(super) is_busy: AtomicBool,
+}
+
+impl Upgrader {
+    pub(super) fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// True if a newer process has taken over, or is about to.
+    pub(super) fn is_busy(&self) -> bool {
+        self.0.is_busy.load(Ordering::SeqCst)
+    }
+
+    /// Begins an upgrade. The result is the id of the newer process, or the reason why this one goes on alone.
+    pub(super) fn begin(&self) -> Receiver<Result<u32, String>> {
+        let (done, result) = channel();
+        if self.0.is_busy.swap(true, Ordering::SeqCst) {
+            let _ = done.send(Err("an upgrade is under way".to_owned()));
+            return result;
+        }
+        let (parts, failed) = (Arc::clone(&self.0), done.clone());
+        let work = move || match parts.upgrade() {
+            Ok(newer) => {
+                let pid = newer.id();
+                tracing::info!(pid, "upgrade: the new process has taken over; this one serves its sessions");
+                let _ = done.send(Ok(pid));
+                parts.retire(newer);
+            }
+            Err(reason) => {
+                tracing::error!(reason, "upgrade failed; this process goes on");
+                parts.is_busy.store(false, Ordering::SeqCst);
+                let _ = done.send(Err(reason));
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("upgrade".into()).spawn(work) {
+            self.0.is_busy.store(false, Ordering::SeqCst);
+            let _ = failed.send(Err(error.to_string()));
+        }
+        result
+    }
+}
+
+impl Parts {
+    /// Starts a newer process and lets it take over.
+    fn upgrade(&self) -> Result<Child, String> {
+        let keeper = self
+            .keeper
+            .as_ref()
+            .ok_or("a node of a cluster is not upgraded in place: drain it, and start the new version")?;
+        if std::process::id() == 1 {
+            return Err(
+                "this is the first process of a container, which ends with it: replace the container"
+                    .to_owned(),
+            );
+        }
+        let program = self.program.as_ref().map_err(|error| format!("the program's path: {error}"))?;
+        let sockets = self.list()?;
+        let (strays, theirs_of_strays) = self.stray_pairs().map_err(|error| format!("sockets: {error}"))?;
+        let (stream, theirs) = UnixStream::pair().map_err(|error| format!("a socket: {error}"))?;
+        let mut newer = Command::new(program)
+            .args(&self.arguments)
+            .arg(TAKES_OVER)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            // The service manager watches the new process, too.
+            .env_remove("WATCHDOG_PID")
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        tracing::info!(pid = newer.id(), program = %program.display(), "upgrade: new process started");
+        let relay = match offer(&stream, &sockets, &theirs_of_strays, &self.secret)
+            .and_then(|()| self.open_relay())
+        {
+            Ok(relay) => relay,
+            Err(error) => {
+                let _ = newer.kill();
+                let status = newer.wait().map(|status| status.to_string()).unwrap_or_default();
+                return Err(format!("the new process is not ready: {error} ({status})"));
+            }
+        };
+        drop((sockets, theirs_of_strays));
+        let ((done, result), (ended, is_ended)) = (channel(), channel());
+        let _ = keeper.send(KeeperMail::Give(Giving { stream, relay, done, ended: is_ended }));
+        match result.recv_timeout(TAKE_MAX * 2).unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(()) => {
+                for (worker, stream) in self.workers.iter().zip(strays) {
+                    if let Err(error) = receive_strays(stream, worker.clone()) {
+                        tracing::error!(%error, "datagrams of the new process are not read");
+                    }
+                }
+                Ok(newer)
+            }
+            Err(reason) => {
+                let _ = newer.kill();
+                let status = newer.wait().map(|status| status.to_string()).unwrap_or_default();
+                let _ = ended.send(());
+                self.post(|| Mail::Relay(None));
+                Err(format!("{reason} ({status})"))
+            }
+        }
+    }
+
+    /// Makes a connection for the datagrams of each worker: the ends of this process, and those of the newer one.
+    fn stray_pairs(&self) -> io::Result<(Vec<UnixStream>, Vec<UnixStream>)> {
+        let pair = |_: &MailSender| {
+            let (own, theirs) = UnixStream::pair()?;
+            theirs.set_nonblocking(true)?;
+            Ok((own, theirs))
+        };
+        Ok(self.workers.iter().map(pair).collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
+    }
+
+    /// Lists the sockets of all workers.
+    fn list(&self) -> Result<Vec<Listed>, String> {
+        let (sender, lists) = channel();
+        self.post(|| Mail::ListSockets(sender.clone()));
+        drop(sender);
+        let mut all = Vec::new();
+        for _ in &self.workers {
+            let list = lists.recv_timeout(LIST_MAX).map_err(|_| "a worker does not answer".to_owned())?;
+            all.extend(list.map_err(|error| format!("the sockets of a worker: {error}"))?);
+        }
+        Ok(all)
+    }
+
+    /// Opens a relay that only the other process can reach.
+    fn open_relay(&self) -> io::Result<SocketAddr> {
+        let (address, relay) = private_relay()?;
+        if let Some(worker) = self.workers.first() {
+            worker.post(Mail::Relay(Some(relay)));
+        }
+        Ok(address)
+    }
+
+    /// Serves the sessions of this process until they end.
+    fn retire(&self, mut newer: Child) {
+        self.post(|| Mail::Retire);
+        if let Some(manager) = ServiceManager::of_environment() {
+            manager.main_process(newer.id());
+        }
+        thread::sleep(BEGIN_MAX);
+        let (reply, _) = channel();
+        self.control.send(ControlMail::Order { order: Order::Drain { is_leaving: true }, reply });
+        // The system keeps an ended process until its parent has asked for its status.
+        let _ = newer.wait();
+    }
+
+    fn post(&self, mail: impl Fn() -> Mail) {
+        self.workers.iter().for_each(|worker| worker.post(mail()));
+    }
+}
+
+/// Opens a listener of the relay on this machine alone.
+pub(super) fn private_relay() -> io::Result<(SocketAddr, (&'static Listener, TcpListener))> {
+    let of_nodes = Listener::all().find(|listener| listener.security == Security::Nodes);
+    let listener = of_nodes.ok_or(io::ErrorKind::Unsupported)?;
+    let (address, sockets) = super::listen::listen(Some(Ipv4Addr::LOCALHOST.into()), 0, 1)?;
+    let socket = sockets.into_iter().next().ok_or(io::ErrorKind::NotFound)?;
+    Ok((address, (listener, socket)))
+}
+
+/// Offers the sockets to the newer process, and waits until it is ready.
+fn offer(stream: &UnixStream, sockets: &[Listed], strays: &[UnixStream], secret: &[u8]) -> io::Result<()> {
+    stream.set_read_timeout(Some(READY_MAX))?;
+    stream.set_write_timeout(Some(READY_MAX))?;
+    let secret = wire::secret_text(secret);
+    let list = sockets.iter().map(|(socket, _)| socket.clone()).collect();
+    let workers = u16::try_from(strays.len()).unwrap_or(u16::MAX);
+    wire::send(stream, &Frame::Offer { version: VERSION, workers, sockets: list, secret })?;
+    let descriptors = sockets.iter().map(|(_, descriptor)| descriptor.as_fd());
+    for descriptor in descriptors.chain(strays.iter().map(UnixStream::as_fd)) {
+        sys::send_descriptor(stream.as_fd(), descriptor)?;
+    }
+    let answer = wire::receive(stream)?;
+    let Frame::Ready = answer else {
+        return Err(io::Error::other(format!("it answers {answer:?}")));
+    };
+    stream.set_write_timeout(None)
+}
+
+/// Returns the arguments of this process, without that of an upgrade.
+pub(super) fn arguments() -> Vec<OsString> {
+    std::env::args_os().skip(1).filter(|argument| argument != TAKES_OVER).collect()
+}
+
+/// Names this process in the directory of an upgrade.
+pub(super) fn own_process() -> Process {
+    let id = std::process::id();
+    Process { node: NodeId::of_process(id), incarnation: u64::from(id) }
+}
