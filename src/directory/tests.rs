@@ -387,6 +387,74 @@ fn claims_whose_leases_ran_out_while_the_directory_was_away_are_respected_for_on
     assert!(matches!(a.claim("s"), ClaimAnswer::Granted(_)));
     redis.kill();
     b.read_on();
+#[test]
+fn a_loss_is_told_once_and_again_after_a_broken_connection() {
+    let mut redis = Redis::start();
+    let mut a = redis.node("a");
+    assert!(a.commit(vec![put("live", "s", "1"), put("live", "t", "2")]));
+    redis.empty();
+    let losses = |a: &Peer| a.others.iter().filter(|news| **news == News::Lost).count();
+    a.read_on();
+    a.read_on();
+    for id in ["s", "t", "u"] {
+        a.ask(Request::Keep { key: StreamKey::new("live", id), token: 1 });
+    }
+    assert_eq!((losses(&a), a.claims.len()), (1, 3));
+    // The request to restore the records gets lost.
+    redis.kill();
+    a.read_on();
+    redis.begin();
+    a.read_on();
+    a.read_on();
+    assert_eq!(losses(&a), 2);
+    let all: Vec<_> = a.records.clone().into_iter().collect();
+    a.ask(Request::Refill(all));
+    a.read_on();
+    assert_eq!((losses(&a), redis.node("b").records.len()), (2, 2));
+}
+
+#[test]
+fn a_claim_asserted_over_that_of_a_node_that_is_gone_gets_a_larger_token() {
+    let redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    let key = StreamKey::new("live", "s");
+    let granted = |answer| match answer {
+        ClaimAnswer::Granted(token) => token,
+        other => panic!("{other:?}"),
+    };
+    a.sign(LEASE);
+    let first = granted(a.claim("s"));
+    // Each node in turn is gone for a while, and the other gets the id.
+    a.sign(Duration::ZERO);
+    let second = granted(b.claim("s"));
+    a.sign(LEASE);
+    a.ask(Request::Keep { key: key.clone(), token: first });
+    b.read_on();
+    let third = b.claims[&key].clone();
+    assert!(third.node.as_str() == "a" && third.token > second && second > first, "{third:?}");
+    a.sign(Duration::ZERO);
+    b.sign(LEASE);
+    let fourth = granted(b.claim("s"));
+    a.sign(LEASE);
+    a.ask(Request::Keep { key: key.clone(), token: third.token });
+    a.read_on();
+    assert_eq!((a.claims[&key].node.as_str(), a.claims[&key].token), ("b", fourth), "b is alive");
+}
+
+#[test]
+fn an_older_process_of_a_node_does_not_take_an_id_from_the_newer_one() {
+    let redis = Redis::start();
+    let (mut older, mut newer) = (redis.node("a"), redis.node("a"));
+    assert!(matches!(older.claim("t"), ClaimAnswer::Granted(_)));
+    newer.sign(LEASE);
+    for id in ["s", "s", "t"] {
+        assert!(matches!(newer.claim(id), ClaimAnswer::Granted(_)), "{id}");
+    }
+    for id in ["s", "t"] {
+        assert_eq!(older.claim(id), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
+    }
+}
+
     redis.begin();
     b.read_on();
     assert!(b.sign(LEASE).nodes.iter().any(|node| node.id.as_str() == "a" && !node.is_alive));
