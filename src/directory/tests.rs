@@ -230,6 +230,15 @@ fn n_24_connections_of_subscribers_are_known_at_every_node_and_those_of_an_earli
     let again = redis.node("a");
     Link::connect(&redis.address()).unwrap().forget_presences(again.shared.own()).unwrap();
     assert_eq!(redis.node("c").present, []);
+    // A node is deleted from the list; another name ends with the same letters.
+    let mut other = redis.node("aa");
+    for node in [&mut a, &mut other] {
+        node.ask(Request::Present(told(1)));
+    }
+    a.sign(Duration::ZERO);
+    b.ask(Request::Forget(own.node));
+    let left = redis.node("c").present;
+    assert!(left.len() == 1 && left[0].node.as_str() == "aa", "{left:?}");
 }
 
 #[test]
