@@ -27,7 +27,8 @@ use super::sources::{Origin, Source, Sources};
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, Outbound};
 
-/// Time for which a copy keeps its viewers while all of its origins are silent.
+/// Time for which a copy keeps its viewers while its origins are silent, for each origin. An origin that accepts and then
+/// sends nothing is given up after as long.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time before a stream that no origin has is requested again.
 const ABSENT_FOR: Duration = Duration::from_secs(1);
@@ -138,9 +139,11 @@ impl Copying {
         (self.is_promised || self.absent < self.origins.len()) && !self.is_lost(now)
     }
 
-    /// True if no units have arrived for [`PATIENCE`].
+    /// True if no units have arrived for [`PATIENCE`] times the number of origins.
     pub(super) fn is_lost(&self, now: Instant) -> bool {
-        self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= PATIENCE)
+        let origins = u32::try_from(self.origins.len().max(1)).unwrap_or(u32::MAX);
+        let patience = PATIENCE.saturating_mul(origins);
+        self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= patience)
     }
 
     /// True if each origin was tried at least once since units last arrived. This takes one failure more than there are
@@ -217,7 +220,11 @@ impl Control {
             Some(State::Grace(_)) => drop(self.become_copy(now, key)),
             Some(State::Awaited) if self.outbound.sources.is_copying(key) => self.outgoing(now).ask_anew(key),
             Some(State::Live(_) | State::Awaited) => {}
-            None => self.cx.post_all(&ToWorker::LiveElsewhere(key.clone())),
+            None => {
+                // The stream may have gone live just after it was requested in vain.
+                self.outbound.sources.absent.until.remove(key);
+                self.cx.post_all(&ToWorker::LiveElsewhere(key.clone()));
+            }
         }
     }
 

@@ -184,10 +184,10 @@ impl Outbound {
         }
     }
 
-    /// Ends the attempts of a source that this draining node has given to another node. The source's stream continues
-    /// here as a copy. Returns false if no such source ran here.
+    /// Ends the attempts of a source whose id another node has: this node has given it away in a drain, or the other
+    /// node has a newer claim. The source's stream can continue here as a copy. Returns false if no such source ran here.
     pub(super) fn forget_given(&mut self, cx: &mut Context, cluster: &mut Cluster, key: &StreamKey) -> bool {
-        let own = self.sources.by_key.get(key).copied().filter(|_| cx.leaving.is_some());
+        let own = self.sources.by_key.get(key).copied();
         let Some(id) = own.filter(|_| !self.sources.is_copying(key)) else { return false };
         self.sources.by_key.remove(key);
         self.sources.by_id.remove(&id);
@@ -198,7 +198,7 @@ impl Outbound {
         if let Some(leaving) = &mut cx.leaving {
             leaving.given.entry(key.clone()).or_default();
         }
-        tracing::info!(%key, "source handed over to another node");
+        tracing::info!(%key, "source runs at another node from now on");
         true
     }
 }

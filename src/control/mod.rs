@@ -259,12 +259,19 @@ impl Records {
             self.insert(key.clone(), record);
             return self.note_elsewhere(now, &key, true);
         }
+        let is_live = record.status == status::BROADCASTING || record.status == status::PREPARING;
+        if (record.zombi || is_live)
+            && config.cluster.as_ref().is_some_and(|cluster| cluster.may_wait_elsewhere(&key))
+        {
+            self.insert(key.clone(), record);
+            return self.note_elsewhere(now, &key, false);
+        }
         if record.zombi {
             self.writes.mark_dirty(now, key);
             return;
         }
         let mut changed = false;
-        if record.status == status::BROADCASTING || record.status == status::PREPARING {
+        if is_live {
             status::FINISHED.clone_into(&mut record.status);
             changed = true;
         }

@@ -441,7 +441,8 @@ impl Outgoing<'_> {
         }
         let Some(id) = self.outbound.sources.by_key.remove(key) else { return false };
         let source = self.outbound.sources.by_id.remove(&id);
-        if source.as_ref().is_some_and(|source| source.playlist.is_some()) {
+        // Another node that has the id plays the playlist, and writes its status.
+        if end != StreamEnd::Superseded && source.as_ref().is_some_and(|source| source.playlist.is_some()) {
             self.records.end_playlist(self.now, key);
         }
         if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {

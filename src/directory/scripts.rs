@@ -82,7 +82,7 @@ local field, node, incarnation = ARGV[2], ARGV[3], ARGV[4]
 local held = redis.call('HGET', CLAIMS, field)
 if held then
   local t, i, n = string.match(held, '(%d+) (%d+) (.+)')
-  if not (n == node) and (alive(n, i) or (ARGV[6] == '1' and newest(n, i))) then return {0, n, 0} end
+  if not (n == node and i == incarnation) and (alive(n, i) or (ARGV[6] == '1' and newest(n, i))) then return {0, n, 0} end
 end
 local token = new_token(ARGV[5])
 local claim = token .. ' ' .. incarnation .. ' ' .. node
@@ -91,7 +91,8 @@ return {token, node, append('c', field, claim)}
 ";
 
 /// Asserts a claim that was made before the directory went away. Arguments as for [`CLAIM`], then the token of the
-/// claim, or 0 for a new token.
+/// claim, or 0 for a new token. If a node that is gone has claimed the id since, the claim gets a new token, because
+/// that node must find a larger token when it returns.
 const KEEP: &str = r"
 local field, node, incarnation, token = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6])
 local held = redis.call('HGET', CLAIMS, field)
@@ -100,7 +101,10 @@ if token == 0 then
 elseif held then
   local t, i, n = string.match(held, '(%d+) (%d+) (.+)')
   if n == node and i == incarnation then return 0 end
-  if tonumber(t) > token and alive(n, i) then return 0 end
+  if tonumber(t) > token then
+    if alive(n, i) then return 0 end
+    token = new_token(ARGV[5])
+  end
 end
 local claim = token .. ' ' .. incarnation .. ' ' .. node
 redis.call('HSET', CLAIMS, field, claim)
@@ -175,7 +179,7 @@ if lease and string.match(lease, '%d+') == ARGV[3] then redis.call('HDEL', LEASE
 return 0
 ";
 
-/// Forgets a node that is not alive. Arguments: writer, node.
+/// Forgets a node that is not alive, and the connections of subscribers that it has reported. Arguments: writer, node.
 const FORGET: &str = r"
 local lease = redis.call('HGET', LEASES, ARGV[2])
 if lease then
@@ -183,6 +187,10 @@ if lease then
   if tonumber(till) > now() then return 0 end
 end
 redis.call('HDEL', LEASES, ARGV[2])
+local ending = '\n' .. ARGV[2]
+for _, field in ipairs(redis.call('HKEYS', KEYS[12])) do
+  if string.sub(field, -#ending) == ending then redis.call('HDEL', KEYS[12], field) end
+end
 return redis.call('HDEL', NODES, ARGV[2])
 ";
 

@@ -30,6 +30,17 @@ const REFILLED_AT_ONCE: usize = 4 << 20;
 /// Maximum number of changes that are reported together after everything was read again.
 const TOLD_AT_ONCE: usize = 64;
 
+/// Data that the directory has lost and that was not restored yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// Nothing is lost.
+    None,
+    /// The loss was found, and is to be reported.
+    Found,
+    /// The loss was reported, so the records will be restored.
+    Told,
+}
+
 /// The shared directory; see the module.
 #[derive(Debug)]
 pub struct Shared {
@@ -45,8 +56,7 @@ pub struct Shared {
     digests: HashMap<Key, u64>,
     claims: Vec<(StreamKey, Holder)>,
     news: VecDeque<News>,
-    /// True if the directory has lost data that was not restored yet.
-    is_lost: bool,
+    loss: Loss,
     /// True if the pending news may contain changes that are later than the last commit.
     is_ahead: bool,
     is_away: bool,
@@ -80,7 +90,7 @@ impl Shared {
             digests: HashMap::new(),
             claims,
             news: VecDeque::from([News::Presences(presences)]),
-            is_lost: false,
+            loss: Loss::None,
             is_ahead: false,
             is_away: false,
             lease,
@@ -161,7 +171,11 @@ impl Shared {
             self.returned = (!is_away).then(Instant::now);
             self.news.push_back(News::Contact(!is_away));
         }
-        if !is_away && self.is_lost {
+        // If the connection breaks, the request to restore the records may be lost too, so the loss is reported again.
+        if is_away && self.loss == Loss::Told {
+            self.loss = Loss::Found;
+        } else if !is_away && self.loss == Loss::Found {
+            self.loss = Loss::Told;
             self.news.push_back(News::Lost);
         }
         error
@@ -255,7 +269,7 @@ impl Shared {
         if !ops.is_empty() {
             link.refill(&self.own.writer(), &ops)?;
         }
-        self.is_lost = false;
+        self.loss = Loss::None;
         // If another node has restored a record already, that node's version stays. It is read now.
         self.read_anew(link)
     }
@@ -322,7 +336,7 @@ impl Shared {
                 last = self.last,
                 "directory is older than records already seen in it"
             );
-            self.is_lost = true;
+            self.loss = Loss::Found;
         }
         let mut found = BTreeSet::new();
         let mut changed = Vec::new();
@@ -334,7 +348,7 @@ impl Shared {
                 found.insert(key);
             })?;
         }
-        if !self.is_lost {
+        if self.loss == Loss::None {
             let gone = self.digests.keys().filter(|key| !found.contains(*key));
             changed.extend(gone.cloned().map(Op::Delete));
         }

@@ -230,6 +230,15 @@ fn n_24_connections_of_subscribers_are_known_at_every_node_and_those_of_an_earli
     let again = redis.node("a");
     Link::connect(&redis.address()).unwrap().forget_presences(again.shared.own()).unwrap();
     assert_eq!(redis.node("c").present, []);
+    // A node is deleted from the list; another name ends with the same letters.
+    let mut other = redis.node("aa");
+    for node in [&mut a, &mut other] {
+        node.ask(Request::Present(told(1)));
+    }
+    a.sign(Duration::ZERO);
+    b.ask(Request::Forget(own.node));
+    let left = redis.node("c").present;
+    assert!(left.len() == 1 && left[0].node.as_str() == "aa", "{left:?}");
 }
 
 #[test]
@@ -379,6 +388,74 @@ fn a_directory_that_comes_back_empty_gets_what_the_nodes_have() {
 }
 
 #[test]
+fn a_loss_is_told_once_and_again_after_a_broken_connection() {
+    let mut redis = Redis::start();
+    let mut a = redis.node("a");
+    assert!(a.commit(vec![put("live", "s", "1"), put("live", "t", "2")]));
+    redis.empty();
+    let losses = |a: &Peer| a.others.iter().filter(|news| **news == News::Lost).count();
+    a.read_on();
+    a.read_on();
+    for id in ["s", "t", "u"] {
+        a.ask(Request::Keep { key: StreamKey::new("live", id), token: 1 });
+    }
+    assert_eq!((losses(&a), a.claims.len()), (1, 3));
+    // The request to restore the records gets lost.
+    redis.kill();
+    a.read_on();
+    redis.begin();
+    a.read_on();
+    a.read_on();
+    assert_eq!(losses(&a), 2);
+    let all: Vec<_> = a.records.clone().into_iter().collect();
+    a.ask(Request::Refill(all));
+    a.read_on();
+    assert_eq!((losses(&a), redis.node("b").records.len()), (2, 2));
+}
+
+#[test]
+fn a_claim_asserted_over_that_of_a_node_that_is_gone_gets_a_larger_token() {
+    let redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    let key = StreamKey::new("live", "s");
+    let granted = |answer| match answer {
+        ClaimAnswer::Granted(token) => token,
+        other => panic!("{other:?}"),
+    };
+    a.sign(LEASE);
+    let first = granted(a.claim("s"));
+    // Each node in turn is gone for a while, and the other gets the id.
+    a.sign(Duration::ZERO);
+    let second = granted(b.claim("s"));
+    a.sign(LEASE);
+    a.ask(Request::Keep { key: key.clone(), token: first });
+    b.read_on();
+    let third = b.claims[&key].clone();
+    assert!(third.node.as_str() == "a" && third.token > second && second > first, "{third:?}");
+    a.sign(Duration::ZERO);
+    b.sign(LEASE);
+    let fourth = granted(b.claim("s"));
+    a.sign(LEASE);
+    a.ask(Request::Keep { key: key.clone(), token: third.token });
+    a.read_on();
+    assert_eq!((a.claims[&key].node.as_str(), a.claims[&key].token), ("b", fourth), "b is alive");
+}
+
+#[test]
+fn an_older_process_of_a_node_does_not_take_an_id_from_the_newer_one() {
+    let redis = Redis::start();
+    let (mut older, mut newer) = (redis.node("a"), redis.node("a"));
+    assert!(matches!(older.claim("t"), ClaimAnswer::Granted(_)));
+    newer.sign(LEASE);
+    for id in ["s", "s", "t"] {
+        assert!(matches!(newer.claim(id), ClaimAnswer::Granted(_)), "{id}");
+    }
+    for id in ["s", "t"] {
+        assert_eq!(older.claim(id), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
+    }
+}
+
+#[test]
 fn claims_whose_leases_ran_out_while_the_directory_was_away_are_respected_for_one_lease() {
     let mut redis = Redis::start();
     let (mut a, mut b) = (redis.node("a"), redis.node("b"));
@@ -407,6 +484,11 @@ fn a_replica_that_a_sentinel_promotes_is_found() {
         command.args(["-p", &port.to_string()]).args(words);
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
+    let rights = "on >S3cret ~{test}:* +@connection +@hash +@string +@stream +@scripting +time +select +role";
+    for port in [master.port, replica.port] {
+        let words: Vec<&str> = ["acl", "setuser", "node"].into_iter().chain(rights.split(' ')).collect();
+        assert_eq!(command(port, &words).trim(), "OK");
+    }
     command(replica.port, &["replicaof", "127.0.0.1", &master.port.to_string()]);
     let folder = TempFolder::new();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -433,7 +515,7 @@ fn a_replica_that_a_sentinel_promotes_is_found() {
             && command(replica.port, &["info", "replication"]).contains("master_link_status:up")
     });
     // One of the two sentinels is unreachable.
-    let url = format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/main");
+    let url = format!("redis+sentinel://node:S3cret@127.0.0.1:1,127.0.0.1:{port}/main");
     let address = Address::new(&url, "test").unwrap();
     let shared = Shared::open(address, NodeId::new("a").unwrap(), LEASE).unwrap();
     let mut a = Peer {

@@ -407,7 +407,7 @@ fn b_29_the_directory_is_reached_by_tls_with_a_user_of_few_rights_and_not_with_a
     let certificate = params.self_signed(&key).unwrap();
     std::fs::write(file("cert.pem"), certificate.pem()).unwrap();
     std::fs::write(file("key.pem"), key.serialize_pem()).unwrap();
-    let rights = "user node on >S3cret ~{millstream}:* +@connection +@hash +@string +@stream +@scripting +time +select";
+    let rights = "user node on >S3cret ~{millstream}:* +@connection +@hash +@string +@stream +@scripting +time +select +role";
     std::fs::write(file("users.acl"), format!("user default off\n{rights}\n")).unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (tls_port, cert, key, users) =

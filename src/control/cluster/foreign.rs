@@ -145,6 +145,8 @@ impl Broadcast {
             status: live.status.clone(),
             publish_type: live.publish_type.clone(),
             duration: live.duration,
+            play_list_status: live.play_list_status.clone(),
+            current_play_index: live.current_play_index,
             end_point_list: endpoints,
             speed: live.speed,
             origin_adress: live.origin_adress.clone(),

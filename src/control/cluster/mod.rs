@@ -24,6 +24,9 @@ use crate::directory::{ClaimAnswer, Holder, Node, Request};
 use crate::store::Key;
 use crate::types::{NodeId, PullId, StreamId, StreamKey};
 
+/// Maximum number of claims of gone nodes that the directory is asked to end in one request of control.
+const BURIED_AT_ONCE: usize = 1000;
+
 /// The membership of this node in a cluster, and the cluster's state at the start.
 #[derive(Debug, Clone)]
 pub struct Membership {
@@ -44,6 +47,13 @@ pub struct Membership {
 }
 
 impl Membership {
+    /// True if a stream without a claim may wait for its publisher at another live node: the claim is released for the
+    /// grace.
+    pub(in crate::control) fn may_wait_elsewhere(&self, key: &StreamKey) -> bool {
+        let is_other = |node: &Node| node.is_alive && node.id != self.node;
+        !self.claims.contains_key(key) && self.nodes.iter().any(is_other)
+    }
+
     /// True if another live node holds the id.
     pub(in crate::control) fn has_elsewhere(&self, key: &StreamKey) -> bool {
         let Some(holder) = self.claims.get(key) else { return false };
@@ -116,6 +126,8 @@ pub(in crate::control) struct Cluster {
     /// While the directory was unreachable, leases of other nodes may have expired. They may still be renewed until
     /// this time.
     settles_until: Option<Instant>,
+    /// Time at which the list of nodes last arrived.
+    census: Option<Instant>,
     requests: VecDeque<Request>,
 }
 
@@ -182,6 +194,7 @@ impl Cluster {
     pub(in crate::control) fn location(&self, key: &StreamKey) -> Option<Location> {
         let node = self.elsewhere(key)?;
         let (host, port) = node.profile.relay.rsplit_once(':')?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         Some(Location { node: node.id.clone(), host: host.to_owned(), port: port.parse().ok()? })
     }
 
@@ -376,6 +389,12 @@ impl Cluster {
             }
             None => {
                 self.claims.remove(&key);
+                let held = self.tickets.get(&key).into_iter().flatten();
+                let tokens = held.filter_map(|ticket| self.held.get(ticket)).map(|held| held.token);
+                // The directory has lost the claim, or another node has ended it.
+                if let Some(token) = tokens.max().filter(|token| *token > 0) {
+                    self.requests.push_back(Request::Keep { key: key.clone(), token });
+                }
                 if self.buried.remove(&key) {
                     changes.buried.push(key.clone());
                 }
@@ -401,6 +420,14 @@ impl Cluster {
     /// Sets all nodes known to the directory.
     pub(in crate::control) fn nodes_told(&mut self, now: Instant, mut all: Vec<Node>, changes: &mut Changes) {
         self.settles_until.take_if(|until| *until <= now);
+        // The list of nodes arrives several times in one lease. If it was late, the directory may have answered nobody
+        // meanwhile, so that the other nodes could not renew their leases either.
+        let before = self.census.replace(now);
+        if let Some(lease) = self.own.as_ref().map(|own| own.lease)
+            && before.is_some_and(|before| now.saturating_duration_since(before) > lease / 2)
+        {
+            self.settles_until = now.checked_add(lease);
+        }
         if self.is_away || self.settles_until.is_some() {
             for node in &mut all {
                 let before = self.nodes.get(&node.id);
@@ -429,9 +456,11 @@ impl Cluster {
 
     /// Asks the directory to end the claims of gone nodes. Only one node asks: the first by name of the live nodes that
     /// are not draining or, if all are draining, of all live nodes. The directory decides, because a claim may belong
-    /// to a node that is newer than the list of nodes.
+    /// to a node that is newer than the list of nodes. One call asks for at most [`BURIED_AT_ONCE`] claims, because
+    /// commits wait meanwhile.
     pub(in crate::control) fn bury(&mut self) {
-        let gone = self.abandoned();
+        let mut gone = self.abandoned();
+        gone.truncate(BURIED_AT_ONCE);
         self.buried = gone.iter().map(|(key, _)| key.clone()).collect();
         self.requests.extend(gone.into_iter().map(|(key, token)| Request::Bury { key, token }));
     }

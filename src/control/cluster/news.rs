@@ -75,17 +75,19 @@ impl Control {
     }
 
     /// Yields an id to another node with a newer claim: the publisher here is closed, and the other node owns the
-    /// record.
+    /// record. The source of the id runs there, and again here when the id is free; a draining node runs none again.
     fn supersede(&mut self, now: Now, key: &StreamKey) {
-        self.outbound.forget_given(&mut self.cx, &mut self.registry.cluster, key);
+        let was_source = self.outbound.forget_given(&mut self.cx, &mut self.registry.cluster, key);
         let is_source = self.outbound.sources.is_running(key);
-        if !is_source && self.become_copy(now, key) {
-            return;
-        }
-        if !self.outgoing(now).stop_source(key, StreamEnd::Superseded)
+        if (is_source || !self.become_copy(now, key))
+            && !self.outgoing(now).stop_source(key, StreamEnd::Superseded)
             && let Some(stream) = self.registry.find(key)
         {
             self.registry.end(&mut self.cx, stream, StreamEnd::Superseded);
+        }
+        let is_wanted = self.records.get(key).is_some_and(|record| record.source_wanted);
+        if was_source && is_wanted && self.cx.leaving.is_none() {
+            self.outbound.hold_back(now, key, self.registry.cluster.elsewhere(key).is_some());
         }
     }
 }
@@ -95,10 +97,8 @@ impl Outgoing<'_> {
     /// copy, its viewers stay.
     fn clear_up(&mut self, key: &StreamKey) {
         let is_copy = self.outbound.is_copy(self.registry, key);
-        if !self.registry.is_live(key) {
-            self.records.terminated(self.now, key.clone());
-        }
         if is_copy || !self.registry.is_live(key) {
+            self.records.terminated(self.now, key.clone());
             self.take_source(key);
         }
     }

@@ -74,6 +74,18 @@ impl Rig {
         std::mem::take(&mut self.asked).into_iter().filter_map(of).collect()
     }
 
+    /// Asserts that the node `c`, whose lease has expired, keeps the id for another lease.
+    fn takes_time(&mut self, key: &StreamKey) {
+        let dead = || News::Nodes(vec![node("b", 1, true), node("c", 1, false)]);
+        for _ in 0..5 {
+            self.tell_news(dead());
+            assert!(self.control.registry.cluster.location(key).is_some() && self.burials().is_empty());
+            self.run_for(Duration::from_secs(1));
+        }
+        self.tell_news(dead());
+        assert_eq!((self.control.registry.cluster.location(key), self.burials()), (None, vec![7]));
+    }
+
     fn releases(&self) -> Vec<u64> {
         let of = |asked: &Asked| match asked {
             Asked::Release { token, .. } => Some(*token),
@@ -369,14 +381,71 @@ fn leases_that_ran_out_while_the_directory_was_away_are_given_time() {
     rig.tell_news(News::Contact(false));
     rig.run_for(Duration::from_secs(60));
     rig.tell_news(News::Contact(true));
+    rig.takes_time(&key);
+}
+
+/// A directory that hangs breaks no connection. The first node that it answers again must not bury the others.
+#[test]
+fn leases_that_ran_out_while_the_directory_answered_nobody_are_given_time() {
+    let mut rig = Rig::with_directory(&[]);
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+    for _ in 0..3 {
+        rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
+        rig.run_for(Duration::from_secs(1));
+    }
+    rig.run_for(Duration::from_secs(2));
+    rig.takes_time(&key);
+}
+
+#[test]
+fn a_thousand_claims_of_a_gone_node_are_ended_at_a_time() {
+    let mut rig = Rig::with_directory(&[]);
+    let claims =
+        |from: u64| (from..1500).map(|n| (StreamKey::new("live", &format!("{n:04}")), holder("c", 1, n + 1)));
+    rig.tell_news(News::Claims(claims(0).collect()));
     let dead = || News::Nodes(vec![node("b", 1, true), node("c", 1, false)]);
     rig.tell_news(dead());
-    rig.run_for(Duration::from_secs(4));
+    assert_eq!(rig.burials(), (1..=1000).collect::<Vec<_>>());
+    // The directory has ended some of them when the list of nodes arrives again.
+    rig.tell_news(News::Claims(claims(600).collect()));
     rig.tell_news(dead());
-    assert!(rig.control.registry.cluster.location(&key).is_some() && rig.burials().is_empty());
-    rig.run_for(Duration::from_secs(1));
-    rig.tell_news(dead());
-    assert_eq!((rig.control.registry.cluster.location(&key), rig.burials()), (None, vec![7]));
+    assert_eq!(rig.burials(), (601..=1500).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_claim_that_the_directory_has_lost_is_asserted_while_its_stream_lives() {
+    let mut rig = Rig::with_directory(&[]);
+    let (session, stream) = rig.publish_claimed("s");
+    let token = rig.last_claim().0 * 10;
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, token)) });
+    rig.asked.clear();
+    rig.tell_news(News::Claims(Vec::new()));
+    assert_eq!(rig.asked, [Asked::Keep { key: key.clone(), token }]);
+    rig.gone(session, stream, Departure::Clean, 5);
+    rig.asked.clear();
+    rig.tell_news(News::Claim { key, holder: None });
+    assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Keep { .. })));
+}
+
+#[test]
+fn the_relay_of_a_node_may_have_an_ipv6_address() {
+    let mut rig = Rig::with_directory(&[]);
+    let mut there = node("c", 1, true);
+    there.profile.relay = "[2001:db8::1]:7000".into();
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), there]));
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+    let location = rig.control.registry.cluster.location(&key).unwrap();
+    assert_eq!((&*location.host, location.port), ("2001:db8::1", 7000));
+    rig.take();
+    rig.mail(ToControl::Wanted { key, via: Vec::new() });
+    let asked = rig.take().into_iter().find_map(|(_, mail)| match mail {
+        ToWorker::StartPull(order) => Some(order.address.to_string()),
+        _ => None,
+    });
+    assert_eq!(asked.as_deref(), Some("[2001:db8::1]:7000"));
 }
 
 #[test]
@@ -447,7 +516,14 @@ fn a_claim_in_the_name_of_this_node_that_nobody_here_has_is_given_back() {
 #[test]
 fn a_node_that_starts_leaves_alone_what_a_live_node_has_and_puts_right_what_none_has() {
     let record = |zombi| Broadcast { status: "broadcasting".into(), zombi, ..Broadcast::default() };
-    let ids = [("theirs", false), ("their-stray", true), ("nobody-s", false), ("nobody-s-stray", true)];
+    let ids = [
+        ("theirs", false),
+        ("their-stray", true),
+        ("nobody-s", false),
+        ("nobody-s-stray", true),
+        ("waiting", false),
+        ("waiting-stray", true),
+    ];
     let mut store = Memory::new();
     let put =
         |(id, zombi): (&str, bool)| store::Op::Put(StreamKey::new("live", id).into(), record(zombi).encode());
@@ -459,18 +535,24 @@ fn a_node_that_starts_leaves_alone_what_a_live_node_has_and_puts_right_what_none
     // Claims that an earlier process of this node, and an earlier process of the other node, have left.
     membership.claims.insert(StreamKey::new("live", "nobody-s"), holder("b", 0, 2));
     membership.claims.insert(StreamKey::new("live", "nobody-s-stray"), holder("c", 0, 3));
+    // Streams without a claim may be in their grace at the other node.
     let mut rig = Rig::start(ControlConfig { cluster: Some(membership), ..config(&[], &[]) }, store);
-    rig.run_for(Duration::from_secs(30));
-    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
-    rig.run_for(Duration::from_secs(30));
-    let status = |id| {
+    let status_of = |rig: &Rig, id| {
         let record = rig.control.records.get(&StreamKey::new("live", id));
         record.map(|record| record.effective_status(rig.now).to_owned())
     };
+    for id in ["waiting", "waiting-stray"] {
+        assert_eq!(status_of(&rig, id).as_deref(), Some("broadcasting"), "{id}");
+    }
+    rig.run_for(Duration::from_secs(30));
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
+    rig.run_for(Duration::from_secs(30));
+    let status = |id| status_of(&rig, id);
+    assert_eq!(status("waiting").as_deref(), Some("terminated_unexpectedly"));
     assert_eq!(status("theirs").as_deref(), Some("broadcasting"));
     assert_eq!(status("their-stray").as_deref(), Some("broadcasting"));
     assert_eq!((status("nobody-s").as_deref(), status("nobody-s-stray")), (Some("finished"), None));
     let stored: Vec<String> = rig.store.load().unwrap().iter().map(|(key, _)| key.id.to_string()).collect();
-    assert_eq!(stored, ["nobody-s", "their-stray", "theirs"]);
+    assert_eq!(stored, ["nobody-s", "their-stray", "theirs", "waiting", "waiting-stray"]);
     assert_eq!(rig.burials().len(), 2);
 }

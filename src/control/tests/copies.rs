@@ -1,10 +1,14 @@
 //! Copies of other nodes' streams: when and from where they are fetched, and what happens to their viewers.
 
+use super::claims::{holder, membership, node};
 use super::*;
+use crate::config::WithoutDirectory;
+use crate::directory::News;
 use crate::mail::{Proof, PullOrder, PullState, StreamEnd};
 
 const NORTH: &str = "relay://10.0.0.1:5000/{app}/{id}";
 const BOTH: &str = "relay://10.0.0.1:5000/{app}/{id}, rtmp://10.0.0.2/{app}/{id}";
+const SECRET: (&str, &str) = ("relay.secret", "sixteen letters!");
 const ZERO_MS: i64 = 1_600_000_000_000;
 
 fn key() -> StreamKey {
@@ -13,7 +17,7 @@ fn key() -> StreamKey {
 
 impl Rig {
     fn edge(origins: &str, settings: &[(&str, &str)]) -> Self {
-        let settings = [&[("edge.origins", origins)], settings].concat();
+        let settings = [&[("edge.origins", origins), SECRET], settings].concat();
         Self::start(config(&settings, &[("listenerHookURL", "http://198.51.100.9/hook")]), Default::default())
     }
 
@@ -260,4 +264,41 @@ fn the_origin_is_told_of_viewers_when_their_number_changes_and_by_each_connectio
     rig.copy_begins(worker, &order);
     rig.take();
     assert_eq!(tells(&mut rig, 3), [3]);
+}
+
+/// An origin that accepts and sends nothing is given up after ten seconds. Meanwhile viewers come and ask for the stream.
+#[test]
+fn each_origin_has_its_time_to_be_silent() {
+    let mut rig = Rig::edge(BOTH, &[]);
+    let (_, first) = rig.want();
+    let silent = || PullState::Failed("nothing arrived".to_owned());
+    let wait = |rig: &mut Rig, seconds: u64| {
+        for _ in 0..seconds {
+            rig.mail(ToControl::Wanted { key: key(), via: Vec::new() });
+            rig.run_for(secs(1));
+        }
+    };
+    wait(&mut rig, 10);
+    rig.copy_ends(&first, silent());
+    let (_, second) = rig.attempts_of_copies().remove(0);
+    assert_eq!(second.address, "10.0.0.2:1935".parse().unwrap());
+    wait(&mut rig, 9);
+    assert_eq!((rig.not_coming(), rig.control.stats().pulls), (0, 1));
+    rig.run_for(secs(2));
+    assert_eq!((rig.not_coming(), rig.control.stats().pulls), (usize::from(WORKERS), 0));
+}
+
+#[test]
+fn a_stream_that_goes_live_at_another_node_is_requested_at_once_again() {
+    let cluster = Some(membership(WithoutDirectory::Accept));
+    let config = ControlConfig { cluster, ..config(&[("edge.origins", NORTH), SECRET], &[]) };
+    let mut rig = Rig::start(config, Default::default());
+    let mut there = node("c", 1, true);
+    there.profile.relay = "10.0.0.3:7000".into();
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), there]));
+    let (_, order) = rig.want();
+    rig.copy_ends(&order, over());
+    assert_eq!(rig.not_coming(), usize::from(WORKERS));
+    rig.tell_news(News::Claim { key: key(), holder: Some(holder("c", 1, 7)) });
+    assert_eq!(rig.want().1.address, "10.0.0.3:7000".parse().unwrap());
 }

@@ -3,6 +3,7 @@
 use super::claims::{holder, node};
 use super::*;
 use crate::config::WithoutDirectory;
+use crate::control::broadcast::Broadcast;
 use crate::directory::{ClaimAnswer, News, Node, Request as Asked};
 use crate::mail::{PullOrder, PullState};
 
@@ -386,6 +387,48 @@ fn n_22_of_the_nodes_that_do_not_drain_the_first_clears_up() {
     rig.asked.clear();
     rig.tell_news(News::Nodes(vec![draining("b"), draining("c")]));
     assert!(rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { token: 5, .. })));
+}
+
+#[test]
+fn the_record_of_a_gone_node_s_stream_is_put_right_by_a_node_with_a_copy() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.copied_source();
+    let record = rig.control.records.get(&key("s")).unwrap().clone();
+    let record = Broadcast { status: "broadcasting".into(), source_wanted: false, ..record };
+    rig.tell_news(News::Foreign(vec![store::Op::Put(key("s").into(), record.encode())]));
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, false)]));
+    rig.tell_news(News::Claim { key: key("s"), holder: None });
+    let status = &rig.control.records.get(&key("s")).unwrap().status;
+    assert_eq!((status.as_str(), rig.ends()), ("terminated_unexpectedly", 0), "its viewers stay");
+}
+
+#[test]
+fn a_source_that_loses_its_id_goes_on_as_a_copy_and_begins_again_when_the_id_is_free() {
+    // A handover takes effect after the drain was cancelled; or there was no drain.
+    for drains in [true, false] {
+        let mut rig = Rig::with_directory(&[]);
+        let (_, order, grant) = rig.running_source("s");
+        let token = rig.last_claim().0 * 10;
+        if drains {
+            assert!(rig.leave(true) && rig.leave(false));
+        }
+        rig.take();
+        rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, token + 1)) });
+        let is_stopped =
+            |(_, mail): &(WorkerId, ToWorker)| matches!(mail, ToWorker::StopPull(id) if *id == order.pull);
+        assert!(rig.posted.iter().any(is_stopped));
+        assert_eq!((rig.ends(), rig.open_claims()), (0, 0), "viewers stay");
+        rig.names_resolve();
+        let copy = rig.pull_orders().remove(0);
+        assert_eq!(rig.unit(&copy, Ingest::COPY).unwrap().stream, grant.stream);
+        assert!(rig.control.records.get(&key("s")).unwrap().source_wanted);
+        rig.asked.clear();
+        rig.tell_news(News::Claim { key: key("s"), holder: None });
+        let state = PullState::Lost { reason: "left".to_owned(), ahead: Duration::ZERO };
+        rig.mail(ToControl::Pull { pull: copy.1.pull, attempt: copy.1.attempt, state });
+        rig.run_for(secs(20));
+        assert_eq!(rig.asked_claims().len(), 1, "drains: {drains}");
+    }
 }
 
 /// The claim of a source is granted after the drain has begun.

@@ -122,9 +122,7 @@ impl RelaySession {
             }
             SubscriptionNews::Verdict(Err(why)) => self.refuse(ctx, why),
             SubscriptionNews::Ended(end) => {
-                let left = matches!(end, StreamEnd::Drain);
-                let why = if left { Ended::Left } else { Ended::Over };
-                self.server(ctx).end(why, end.reason());
+                self.server(ctx).end(ended(*end), end.reason());
             }
             SubscriptionNews::Held
             | SubscriptionNews::Seasoned
@@ -132,6 +130,19 @@ impl RelaySession {
             | SubscriptionNews::TracksKnown(_)
             | SubscriptionNews::Subtracks(_) => {}
         }
+    }
+}
+
+/// Returns the reason that the other node gets for the end of a stream here.
+const fn ended(end: StreamEnd) -> Ended {
+    match end {
+        // Another node may have the stream.
+        StreamEnd::Drain | StreamEnd::Superseded => Ended::Left,
+        StreamEnd::Unpublished
+        | StreamEnd::GraceOver
+        | StreamEnd::Stopped
+        | StreamEnd::Unaccepted(_)
+        | StreamEnd::Deleted => Ended::Over,
     }
 }
 
@@ -238,6 +249,14 @@ impl ByteStream for RelaySession {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_edge_asks_elsewhere_for_a_stream_that_goes_on_at_another_node() {
+        use StreamEnd::{Deleted, Drain, GraceOver, Stopped, Superseded, Unaccepted, Unpublished};
+        assert_eq!([Drain, Superseded].map(ended), [Ended::Left; 2]);
+        let over = [Unpublished, GraceOver, Stopped, Unaccepted("x"), Deleted];
+        assert_eq!(over.map(ended), [Ended::Over; 5]);
+    }
 
     #[test]
     fn what_an_edge_wants_is_chosen_by_kind() {

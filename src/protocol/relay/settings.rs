@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use crate::config::group::CLUSTER;
 use crate::config::{Error, Extensions, Key, Section, ServerSettings, Values, key, secret};
-use crate::mail::SessionSettings;
+use crate::mail::{Proof, SessionSettings};
+use crate::protocol::outbound;
 use crate::protocol::row::Bind;
 
 /// Minimum length of the secret, which gives access to every stream.
@@ -68,6 +69,17 @@ impl RelaySettings {
             return Err(values.bad("relay.secret", "must have at least 16 characters"));
         }
         let host = values.host("relay.host")?;
+        let origins = values.text("edge.origins").split(',').map(str::trim).filter(|url| !url.is_empty());
+        for origin in origins {
+            let read = outbound::read_origin(&origin.replace("{app}", "a").replace("{id}", "b"));
+            let is_relay = read.as_ref().is_ok_and(|target| target.proof() == Some(Proof::Node));
+            if read.is_err() {
+                return Err(values.bad("edge.origins", "must be URLs of streams, with {app} and {id}"));
+            }
+            if is_relay && secret.is_none() {
+                return Err(values.bad("edge.origins", "relay:// needs relay.secret"));
+            }
+        }
         Ok(Self {
             secret,
             host,
@@ -117,5 +129,27 @@ mod tests {
         let short = with(&[("relay.secret", "fifteen letters")]).unwrap_err().to_string();
         assert!(short.contains("relay.secret") && !short.contains("fifteen letters"), "{short}");
         assert!(!format!("{:?}", with(&[secret]).unwrap()).contains("sixteen letters"));
+    }
+
+    #[test]
+    fn origins_that_no_stream_can_be_fetched_from_are_refused() {
+        let read = |origins: &str, secret: &str| {
+            ServerSettings::of(schema(), &[("edge.origins", origins), ("relay.secret", secret)])
+        };
+        let secret = "sixteen letters!";
+        let relay = "relay://origin:5000/{app}/{id}";
+        for origins in [relay, "relay://[::1]:5000/{app}/{id}, rtmp://origin/{app}/{id}", ""] {
+            assert!(read(origins, secret).is_ok(), "{origins}");
+        }
+        assert!(read("rtmp://origin/{app}/{id},https://origin/{id}.m3u8", "").is_ok());
+        for (origins, secret, why) in [
+            ("relay:/origin:5000/{app}/{id}", secret, "must be URLs of streams"),
+            ("rtmp://origin/{app}/{id},origin:5000", secret, "must be URLs of streams"),
+            ("gopher://origin/{app}/{id}", secret, "must be URLs of streams"),
+            (relay, "", "relay.secret"),
+        ] {
+            let fault = read(origins, secret).unwrap_err().to_string();
+            assert!(fault.contains("edge.origins") && fault.contains(why), "{origins}: {fault}");
+        }
     }
 }

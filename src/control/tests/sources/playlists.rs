@@ -1,6 +1,9 @@
 //! Playlists: the choice of the next item, and its time.
 
 use super::*;
+use crate::control::broadcast::Broadcast;
+use crate::directory::News;
+use crate::store;
 
 /// Reports the end of an item after `ms` of media, none of it played yet.
 fn played(ms: u64) -> PullState {
@@ -266,4 +269,25 @@ fn a_viewer_starts_a_playlist_and_the_last_one_s_leaving_stops_it() {
     rig.item("/a.mp4");
     rig.run_for(secs(12));
     assert_eq!((rig.state("p"), rig.index("p")), ("finished".into(), (Some(0), "finished".into())));
+}
+
+#[test]
+fn the_status_of_a_playlist_is_that_of_the_node_that_plays_it() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.playlist("p", &ITEMS, "");
+    // Of two nodes that start it, one gets the id. The other does not write that it has finished.
+    rig.op("p", "start");
+    rig.claim_answer(rig.last_claim().0, false);
+    assert_eq!(rig.index("p"), (Some(0), "broadcasting".into()));
+    let mut rig = Rig::with_directory(&[]);
+    rig.playlist("p", &ITEMS, "");
+    rig.op("p", "start");
+    rig.claim_answer(rig.last_claim().0, true);
+    let item = rig.item("/a.mp4");
+    rig.plays(item, 0);
+    let key = StreamKey::new("live", "p");
+    let record = rig.control.records.get(&key).unwrap().clone();
+    let other = Broadcast { play_list_status: Some("finished".into()), current_play_index: 2, ..record };
+    rig.tell_news(News::Foreign(vec![store::Op::Put(key.into(), other.encode())]));
+    assert_eq!(rig.index("p"), (Some(1), "broadcasting".into()));
 }
