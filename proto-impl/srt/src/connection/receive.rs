@@ -421,6 +421,7 @@ impl Link {
         }
         let reported = self.sending.buffer.report(losses, stamp(now_us), self.rtt.us());
         count(&mut self.stats.pkt_snd_loss, usize::try_from(reported.named).unwrap_or(0));
+        self.sending.hurry();
         if let Some(congestion) = &mut self.sending.congestion {
             congestion.lost(reported.fresh);
         }
