@@ -154,12 +154,19 @@ impl Pacer {
 
     /// Returns the time at which the next packet may leave; `None` if it may leave now. Unless `hurries`, a spread burst
     /// leaves in steps.
+    #[inline]
     pub(crate) fn wait(&self, now: Instant, hurries: bool) -> Option<Instant> {
+        // Nearly all packets leave without a pace.
+        self.next_at.and_then(|next_at| self.wait_for(now, next_at, hurries))
+    }
+
+    #[inline(never)]
+    fn wait_for(&self, now: Instant, next_at: Instant, hurries: bool) -> Option<Instant> {
         let step_at = self.spread.as_ref().and_then(|spread| spread.step_at);
         if let Some(at) = step_at.filter(|_| !hurries && self.bytes_per_second.is_none()) {
             return Some(at).filter(|at| now < *at);
         }
-        self.next_at.filter(|at| now + BURST < *at)
+        Some(next_at).filter(|at| now + BURST < *at)
     }
 
     /// Returns the time from which a packet that must not wait for the next step may leave, if packets are paced.
@@ -168,7 +175,15 @@ impl Pacer {
     }
 
     /// Records that a packet of this size has been sent.
+    #[inline]
     pub(crate) fn sent(&mut self, now: Instant, bytes: usize) {
+        if self.bytes_per_second.is_some() || self.spread.is_some() {
+            self.charge(now, bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn charge(&mut self, now: Instant, bytes: usize) {
         let mut rate = self.bytes_per_second;
         if let Some(spread) = &mut self.spread {
             spread.waiting = spread.waiting.saturating_sub(bytes);
