@@ -284,9 +284,14 @@ fn most_acknowledgements_leave_nothing_to_say() {
         ends.turn(&config);
         if ends.caller.stats().pkt_recv_ack > before {
             acks += 1;
-            answered += u32::from(ends.caller.has_transmit(ends.clock.now()));
+            let now = ends.clock.now();
+            answered += u32::from(ends.caller.has_transmit(now));
+            assert_eq!(ends.caller.is_quiet(now), !ends.caller.has_transmit(now));
         }
     }
+    assert!(!ends.listener.as_ref().unwrap().is_quiet(ends.clock.now()), "messages wait for their time");
+    ends.caller.close(ends.clock.now(), CloseReason::Peer);
+    assert!(!ends.caller.is_quiet(ends.clock.now()), "an end is an event");
     assert!(acks > 200, "{acks}");
     assert!(answered * 4 < acks, "{answered} of {acks}");
     assert_eq!(ends.received.len(), 600 - 24, "the last ones are held for the latency");
