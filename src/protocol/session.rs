@@ -157,6 +157,11 @@ pub type Logs<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn PacketLogs>;
 pub trait DatagramPeer {
     /// Takes a datagram that arrived over one of the paths; it may be decrypted in place.
     fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, from: Remote, datagram: &mut [u8]);
+    /// True if the datagram just handled has left neither events nor datagrams, and no earlier deadline. The session is
+    /// then not drained.
+    fn is_quiet(&self, _ctx: &Context<'_>) -> bool {
+        false
+    }
     /// True if there may be datagrams to send now. If false, [`DatagramPeer::poll_datagrams`] is not called.
     fn has_datagrams(&self, _ctx: &Context<'_>) -> bool {
         true

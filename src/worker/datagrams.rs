@@ -364,11 +364,17 @@ impl Conns {
     ) {
         let Some(conn) = self.get_mut(id) else { return };
         conn.figures.bytes_in = conn.figures.bytes_in.saturating_add(datagram.len() as u64);
-        self.call(turn, id, |session, ctx| {
-            if let Some(peer) = session.datagrams() {
+        // Most datagrams of viewers are acknowledgements, which leave nothing to drain. A session whose sink had no room
+        // may have some now.
+        let is_sated = conn.schedule.sated;
+        let is_quiet = self.call(turn, id, |session, ctx| {
+            session.datagrams().is_some_and(|peer| {
                 peer.handle_datagram(ctx, path, from, datagram);
-            }
+                is_sated && peer.is_quiet(ctx)
+            })
         });
-        self.touch(turn, id);
+        if is_quiet != Some(true) {
+            self.touch(turn, id);
+        }
     }
 }

@@ -241,6 +241,12 @@ impl Congestion {
         self.limit.map(|limit| limit.saturating_mul(percent) / 100)
     }
 
+    /// Returns the bytes of memory that the recent rounds occupy.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.rounds.capacity() * size_of::<Delivered>()
+    }
+
     /// Records whether packets are waiting for their pace from now on.
     pub(crate) fn wait(&mut self, now_us: i64, waits: bool) {
         if let Some(since) = self.waits_since.take() {

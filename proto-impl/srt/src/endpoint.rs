@@ -8,6 +8,7 @@
 //!    peer.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,12 +79,33 @@ struct Peer {
     socket: SocketId,
 }
 
+/// Hashes socket ids for the table that every datagram is looked up in. The ids in the table are random numbers of this
+/// side, so a peer cannot choose ids that collide.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, id: u32) {
+        // The table uses the lowest and the highest bits of a hash, so every bit of an id has to reach both.
+        let product = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
+}
+
 /// The connections of a UDP port, by socket id. `T` is the application's name for a connection.
 #[derive(Debug)]
 pub struct Endpoint<T> {
     cookies: Cookies,
     epoch: Instant,
-    sockets: HashMap<SocketId, (Peer, T)>,
+    sockets: HashMap<SocketId, (Peer, T), BuildHasherDefault<IdHasher>>,
     peers: HashMap<Peer, SocketId>,
     /// State of each address that has connections. Other addresses have no entry.
     neighbours: HashMap<SocketAddr, Neighbour>,
@@ -99,7 +121,7 @@ impl<T: Copy + Eq> Endpoint<T> {
         Self {
             cookies: Cookies::new(epoch, secret),
             epoch,
-            sockets: HashMap::new(),
+            sockets: HashMap::default(),
             peers: HashMap::new(),
             neighbours: HashMap::new(),
             accepted: 0,

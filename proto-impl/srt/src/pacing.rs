@@ -66,6 +66,8 @@ const AT_ONCE_BYTES: usize = 16 * 1024;
 const SPREAD_DIVISOR: u32 = 2;
 /// Maximum time over which a burst is spread.
 const SPREAD_MAX: Duration = Duration::from_millis(60);
+/// Packets of a spread burst are held back for at most this long, so that several leave in one send.
+const STEP: Duration = Duration::from_millis(10);
 
 /// A burst that is sent gradually.
 #[derive(Debug)]
@@ -73,6 +75,31 @@ struct Spread {
     bytes_per_second: u64,
     /// Number of bytes that may still be sent without pacing.
     free: usize,
+    /// Number of bytes that wait.
+    waiting: usize,
+    /// Time of the next step. It is late enough that up to [`AT_ONCE_BYTES`] may leave then.
+    step_at: Option<Instant>,
+}
+
+impl Spread {
+    /// Returns the time for which packets are held back before the next step: until a step of full size, or the rest
+    /// of the burst, may leave.
+    fn step(&self) -> Duration {
+        self.time_of(self.waiting.min(AT_ONCE_BYTES)).min(STEP)
+    }
+
+    /// Returns the longest time whose bytes a step may include. Timers are late by up to [`BURST`].
+    fn saved(&self) -> Duration {
+        self.time_of(AT_ONCE_BYTES).min(STEP) + BURST
+    }
+
+    fn time_of(&self, bytes: usize) -> Duration {
+        time_of(u64::try_from(bytes).unwrap_or(u64::MAX), self.bytes_per_second)
+    }
+}
+
+fn time_of(bytes: u64, bytes_per_second: u64) -> Duration {
+    Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / bytes_per_second.max(1))
 }
 
 /// Pacing of packets. Without a bandwidth limit, only large bursts are paced.
@@ -115,19 +142,51 @@ impl Pacer {
         }
         // At this rate, the whole queue is emptied in that time, not only the bytes above `AT_ONCE_BYTES`.
         let rate = bytes.saturating_mul(1_000_000) / us;
-        let spread = self.spread.get_or_insert(Spread { bytes_per_second: 0, free: AT_ONCE_BYTES });
+        let spread = self.spread.get_or_insert(Spread {
+            bytes_per_second: 0,
+            free: AT_ONCE_BYTES,
+            waiting: 0,
+            step_at: None,
+        });
         spread.bytes_per_second = spread.bytes_per_second.max(rate);
+        spread.waiting = waiting;
     }
 
-    /// Returns the time at which the next packet may leave; `None` if it may leave now.
-    pub(crate) fn wait(&self, now: Instant) -> Option<Instant> {
-        self.next_at.filter(|at| now + BURST < *at)
+    /// Returns the time at which the next packet may leave; `None` if it may leave now. Unless `hurries`, a spread burst
+    /// leaves in steps.
+    #[inline]
+    pub(crate) fn wait(&self, now: Instant, hurries: bool) -> Option<Instant> {
+        // Nearly all packets leave without a pace.
+        self.next_at.and_then(|next_at| self.wait_for(now, next_at, hurries))
+    }
+
+    #[inline(never)]
+    fn wait_for(&self, now: Instant, next_at: Instant, hurries: bool) -> Option<Instant> {
+        let step_at = self.spread.as_ref().and_then(|spread| spread.step_at);
+        if let Some(at) = step_at.filter(|_| !hurries && self.bytes_per_second.is_none()) {
+            return Some(at).filter(|at| now < *at);
+        }
+        Some(next_at).filter(|at| now + BURST < *at)
+    }
+
+    /// Returns the time from which a packet that must not wait for the next step may leave, if packets are paced.
+    pub(crate) const fn next_at(&self) -> Option<Instant> {
+        self.next_at
     }
 
     /// Records that a packet of this size has been sent.
+    #[inline]
     pub(crate) fn sent(&mut self, now: Instant, bytes: usize) {
+        if self.bytes_per_second.is_some() || self.spread.is_some() {
+            self.charge(now, bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn charge(&mut self, now: Instant, bytes: usize) {
         let mut rate = self.bytes_per_second;
         if let Some(spread) = &mut self.spread {
+            spread.waiting = spread.waiting.saturating_sub(bytes);
             if spread.free >= bytes && rate.is_none() {
                 spread.free = spread.free.saturating_sub(bytes);
                 return;
@@ -135,9 +194,15 @@ impl Pacer {
             rate = Some(rate.map_or(spread.bytes_per_second, |rate| rate.min(spread.bytes_per_second)));
         }
         let Some(rate) = rate else { return };
-        let nanos = u64::try_from(bytes).unwrap_or(0).saturating_mul(1_000_000_000) / rate.max(1);
-        let from = self.next_at.map_or(now, |at| at.max(now));
-        self.next_at = Some(from + Duration::from_nanos(nanos));
+        // A step includes the bytes of the time for which it was held back. Without steps, idling saves nothing.
+        let saved = self.spread.as_ref().filter(|_| self.bytes_per_second.is_none()).map(Spread::saved);
+        let since = saved.and_then(|saved| now.checked_sub(saved)).unwrap_or(now);
+        let from = self.next_at.map_or(now, |at| at.max(since));
+        let next_at = from + time_of(u64::try_from(bytes).unwrap_or(0), rate);
+        self.next_at = Some(next_at);
+        if let Some(spread) = self.spread.as_mut().filter(|_| now + BURST < next_at) {
+            spread.step_at = Some(next_at + spread.step());
+        }
     }
 }
 
@@ -170,7 +235,7 @@ mod tests {
         let mut pacer = Pacer::new(Some(1_000_000));
         let mut sent = 0;
         for _ in 0..1000 {
-            while pacer.wait(clock.now()).is_none() {
+            while pacer.wait(clock.now(), false).is_none() {
                 pacer.sent(clock.now(), 1000);
                 sent += 1;
             }
@@ -179,7 +244,7 @@ mod tests {
         assert!((995..1010).contains(&sent), "{sent}");
         let mut free = Pacer::new(None);
         (0..1000).for_each(|_| free.sent(clock.now(), 1000));
-        assert_eq!(free.wait(clock.now()), None);
+        assert_eq!(free.wait(clock.now(), false), None);
     }
 
     #[test]
@@ -212,17 +277,56 @@ mod tests {
     }
 
     #[test]
+    fn a_key_frame_leaves_in_few_steps_and_never_more_at_once_than_a_short_queue_holds() {
+        // 70 KB and 700 KB over 60 ms; before, a packet or two left every 2 ms.
+        for (bytes, most_steps) in [(70 * 1024, 6), (700 * 1024, 50)] {
+            let (mut clock, mut pacer) = (Clock::new(), Pacer::new(None));
+            let (mut waiting, mut steps, mut largest) = (bytes, 0, 0);
+            let mut filled: usize = 0;
+            pacer.spread(waiting, ms(120));
+            for _ in 0..100 {
+                let mut at_once = 0;
+                while waiting > 0 && pacer.wait(clock.now(), false).is_none() {
+                    pacer.sent(clock.now(), 1024);
+                    (waiting, at_once) = (waiting - 1024, at_once + 1024);
+                }
+                steps += usize::from(at_once > 0);
+                // A queue that is emptied at the rate of the spread.
+                filled += at_once;
+                largest = largest.max(filled);
+                filled = filled.saturating_sub(bytes / 60);
+                clock.advance(ms(1));
+            }
+            assert!(waiting == 0 && steps <= most_steps, "{waiting} bytes left after {steps} steps");
+            assert!(largest <= AT_ONCE_BYTES + 3 * bytes / 60 + 1024, "{largest}");
+        }
+    }
+
+    #[test]
+    fn a_retransmission_does_not_wait_for_a_step() {
+        let (mut clock, mut pacer) = (Clock::new(), Pacer::new(None));
+        pacer.spread(70 * 1024, ms(120));
+        while pacer.wait(clock.now(), false).is_none() {
+            pacer.sent(clock.now(), 1024);
+        }
+        let (step_at, next_at) = (pacer.wait(clock.now(), false).unwrap(), pacer.next_at().unwrap());
+        assert!(step_at > next_at + ms(8) && step_at <= next_at + STEP);
+        clock.advance(next_at.saturating_duration_since(clock.now()));
+        assert!(pacer.wait(clock.now(), false).is_some() && pacer.wait(clock.now(), true).is_none());
+    }
+
+    #[test]
     fn a_packet_may_leave_two_milliseconds_early_and_idling_saves_nothing() {
         let clock = Clock::new();
         let at = |millis| clock.at(ms(millis));
         let mut pacer = Pacer::new(Some(1_000_000));
         for start in [0, 1000] {
-            assert_eq!(pacer.wait(at(start)), None);
+            assert_eq!(pacer.wait(at(start), false), None);
             (0..2).for_each(|_| pacer.sent(at(start), 1000));
-            assert_eq!(pacer.wait(at(start)), None);
+            assert_eq!(pacer.wait(at(start), false), None);
             pacer.sent(at(start), 1000);
-            assert_eq!(pacer.wait(at(start)), Some(at(start + 3)));
-            assert_eq!(pacer.wait(at(start + 1)), None);
+            assert_eq!(pacer.wait(at(start), false), Some(at(start + 3)));
+            assert_eq!(pacer.wait(at(start + 1), false), None);
         }
     }
 
@@ -243,7 +347,7 @@ mod tests {
                 pacer.spread(waiting, ms(latency_ms));
             }
             while waiting > 0 {
-                while waiting > 0 && pacer.wait(clock.now()).is_none() {
+                while waiting > 0 && pacer.wait(clock.now(), false).is_none() {
                     pacer.sent(clock.now(), 1024);
                     waiting -= 1024;
                 }
@@ -252,14 +356,14 @@ mod tests {
             pacer.spread(0, ms(latency_ms));
             let took = (clock.now() - began).as_millis();
             assert!((at_least..=at_most).contains(&took), "{bytes} bytes in {took} ms");
-            assert_eq!(pacer.wait(clock.now()), None);
+            assert_eq!(pacer.wait(clock.now(), false), None);
         }
         // Packets that are queued while a burst is sent are not held back for ever.
         let (mut clock, mut pacer) = (Clock::new(), Pacer::new(None));
         let mut waiting = 17 * 1024;
         pacer.spread(waiting, ms(120));
         for _ in 0..100 {
-            while waiting > 0 && pacer.wait(clock.now()).is_none() {
+            while waiting > 0 && pacer.wait(clock.now(), false).is_none() {
                 pacer.sent(clock.now(), 512);
                 waiting -= 512;
             }

@@ -12,45 +12,52 @@ const TS_PACKET_BYTES: usize = 188;
 #[derive(Debug)]
 pub(crate) struct Packer {
     payload: usize,
-    rest: BytesMut,
+    /// The remainder as a part of its unit's memory; empty if there is none, or if it is in `joined`.
+    rest: Bytes,
+    /// The remainders of several units, copied.
+    joined: BytesMut,
 }
 
 impl Packer {
     /// Makes a packer for payloads of at most this many bytes.
     pub(crate) fn new(payload_bytes: usize) -> Self {
         let payload = payload_bytes / TS_PACKET_BYTES * TS_PACKET_BYTES;
-        Self { payload: payload.max(TS_PACKET_BYTES), rest: BytesMut::new() }
+        Self { payload: payload.max(TS_PACKET_BYTES), rest: Bytes::new(), joined: BytesMut::new() }
     }
 
-    /// Adds a unit; `send` gets every full payload. Payloads share the unit's memory except at its ends.
+    /// Adds a unit; `send` gets every full payload. Payloads share the units' memory, except those that contain the end
+    /// of one unit and the beginning of the next.
     pub(crate) fn push(&mut self, parts: &Parts, mut send: impl FnMut(Bytes)) {
         for slice in parts.slices() {
             let mut slice = slice.clone();
             if !self.rest.is_empty() {
-                let missing = self.payload.saturating_sub(self.rest.len()).min(slice.len());
-                self.rest.extend_from_slice(&slice.split_to(missing));
-                if self.rest.len() < self.payload {
+                self.joined.reserve(self.payload);
+                self.joined.extend_from_slice(&std::mem::take(&mut self.rest));
+            }
+            if !self.joined.is_empty() {
+                let missing = self.payload.saturating_sub(self.joined.len()).min(slice.len());
+                self.joined.extend_from_slice(&slice.split_to(missing));
+                if self.joined.len() < self.payload {
                     continue;
                 }
-                send(self.rest.split().freeze());
+                send(std::mem::take(&mut self.joined).freeze());
             }
-            while slice.len() >= self.payload {
+            while slice.len() > self.payload {
                 send(slice.split_to(self.payload));
             }
-            if !slice.is_empty() {
-                // Reserve room for the rest, so that it is not moved.
-                self.rest.reserve(self.payload);
-                self.rest.extend_from_slice(&slice);
+            if slice.len() == self.payload {
+                send(slice);
+            } else {
+                self.rest = slice;
             }
         }
     }
 
-    /// Returns the remainder as a payload, if there is any.
+    /// Returns the remainder as a payload, if there is any. Nothing is kept between two flushes: there may be thousands
+    /// of viewers.
     pub(crate) fn finish(&mut self) -> Option<Bytes> {
-        let rest = (!self.rest.is_empty()).then(|| self.rest.split().freeze());
-        // Nothing is kept between two flushes: there may be thousands of viewers.
-        self.rest = BytesMut::new();
-        rest
+        let joined = std::mem::take(&mut self.joined).freeze();
+        [std::mem::take(&mut self.rest), joined].into_iter().find(|rest| !rest.is_empty())
     }
 }
 
@@ -73,5 +80,19 @@ mod tests {
         assert_eq!(lengths, [7, 7, 7, 7, 7, 7, 5]);
         let all: Vec<u8> = units.iter().flat_map(|unit| unit.slices().concat()).collect();
         assert_eq!(sent.concat(), all);
+    }
+
+    #[test]
+    fn only_payloads_with_parts_of_two_units_are_copied() {
+        let mut packer = Packer::new(1316);
+        let units = [9usize, 16].map(|packets| Parts::new([Bytes::from(vec![0x47; packets * 188])]));
+        let shares = |payload: &Bytes| {
+            units.iter().flat_map(Parts::slices).any(|unit| unit.as_ptr_range().contains(&payload.as_ptr()))
+        };
+        let mut sent = Vec::new();
+        units.iter().for_each(|unit| packer.push(unit, |payload| sent.push(payload)));
+        sent.extend(packer.finish());
+        let shared: Vec<(usize, bool)> = sent.iter().map(|sent| (sent.len() / 188, shares(sent))).collect();
+        assert_eq!(shared, [(7, true), (7, false), (7, true), (4, true)]);
     }
 }

@@ -28,6 +28,9 @@ use crate::protocol::{
 use crate::stats::Figures;
 use crate::types::{Handle, StreamKey};
 
+#[cfg(test)]
+mod tests;
+
 /// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
 
@@ -290,13 +293,22 @@ impl DatagramPeer for SrtSession {
         self.connection.handle_datagram(now, datagram);
     }
 
+    fn is_quiet(&self, ctx: &Context<'_>) -> bool {
+        matches!(self.role, Role::Viewer(..))
+            && self.events.is_empty()
+            && self.connection.is_quiet(ctx.now.mono)
+    }
+
     fn has_datagrams(&self, ctx: &Context<'_>) -> bool {
         self.connection.has_transmit(ctx.now.mono)
     }
 
     fn poll_datagrams(&mut self, ctx: &Context<'_>, _logs: Logs<'_, '_>, out: &mut Datagrams) -> To {
+        // Packets that leave a connection with a limited rate make room for units, so such a session is asked again.
+        let was_behind = self.connection.is_behind();
         self.connection.poll_transmit(ctx.now.mono, out);
-        To::PEER
+        let last = !was_behind && !self.connection.has_transmit(ctx.now.mono);
+        To { last, ..To::PEER }
     }
 }
 

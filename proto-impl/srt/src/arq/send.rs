@@ -14,8 +14,9 @@ const LOST_PER_ENTRY: usize = 2;
 /// From this transmission on, a packet is sent twice; the second copy follows the next new packet. A packet that was
 /// lost this often has little time left.
 const TWICE_FROM: u8 = 2;
-/// Capacity in entries above which an empty buffer returns its memory.
-const KEPT_ENTRIES: usize = 64;
+/// Capacity in entries up to which the buffer keeps its memory. A larger one was needed for a key frame, or for the
+/// backlog that a viewer begins with, and is returned when three quarters of it are unused.
+const KEPT_ENTRIES: usize = 16;
 
 /// A packet in the send buffer.
 #[derive(Debug)]
@@ -158,11 +159,27 @@ impl SendBuffer {
         if self.entries.is_empty() {
             self.lost.clear();
             self.twins.clear();
-            if self.entries.capacity() > KEPT_ENTRIES {
-                self.entries = VecDeque::new();
-                self.lost = VecDeque::new();
-            }
         }
+    }
+
+    /// Returns memory that is no longer needed.
+    fn shrink(&mut self) {
+        let capacity = self.entries.capacity();
+        if capacity <= KEPT_ENTRIES || self.entries.len() > capacity / 4 {
+            return;
+        }
+        self.entries.shrink_to(self.entries.len().saturating_mul(2).max(KEPT_ENTRIES));
+        if self.lost.is_empty() {
+            self.lost = VecDeque::new();
+            self.twins = Vec::new();
+        }
+    }
+
+    /// Returns the bytes of memory that the buffer occupies beyond its payloads.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+            + (self.lost.capacity() + self.twins.capacity()) * size_of::<Seq>()
     }
 
     /// Handles the peer's acknowledgement of all packets before `next`. Returns `None` if `next` is beyond the packets
@@ -188,6 +205,7 @@ impl SendBuffer {
             acked.delay_us = Some(now.wrapping_sub(entry.timestamp)).filter(|_| !is_mended);
         }
         (0..count).for_each(|_| self.pop());
+        self.shrink();
         self.acknowledged = next;
         Some(acked)
     }
@@ -257,6 +275,9 @@ impl SendBuffer {
         {
             self.pop();
             count = count.saturating_add(1);
+        }
+        if count > 0 {
+            self.shrink();
         }
         count
     }
@@ -491,15 +512,28 @@ mod tests {
 
     #[test]
     fn a_buffer_that_has_become_empty_gives_large_room_back_and_forgets_its_losses() {
-        for (count, keeps) in [(60, true), (65, false)] {
+        for (count, keeps) in [(15, true), (17, false), (65, false)] {
             let mut buffer = sent(count);
             report(&mut buffer, &[(0, count - 1)], 0);
             let room = buffer.entries.capacity();
             assert_eq!(acknowledge(&mut buffer, FIRST.plus(count)), Some(count as usize));
-            assert_eq!(buffer.entries.capacity(), if keeps { room } else { 0 });
+            assert_eq!(buffer.entries.capacity(), if keeps { room } else { KEPT_ENTRIES });
             assert!(!buffer.has_lost() && buffer.next_lost().is_none());
         }
-        assert!(sent(64).entries.capacity() <= KEPT_ENTRIES, "it would not be kept");
+        assert!(sent(16).entries.capacity() <= KEPT_ENTRIES, "it would not be kept");
+    }
+
+    #[test]
+    fn s_06_what_a_backlog_needed_is_given_back_although_packets_are_always_on_their_way() {
+        let mut buffer = sent(1000);
+        report(&mut buffer, &[(0, 999)], 0);
+        assert!(buffer.held_bytes() >= 1000 * size_of::<Entry>());
+        send_lost(&mut buffer, 0);
+        for n in 1..=4 {
+            assert_eq!(acknowledge(&mut buffer, FIRST.plus(n * 245)), Some(245));
+        }
+        assert_eq!(buffer.len(), 20);
+        assert!(buffer.held_bytes() <= 40 * size_of::<Entry>(), "{}", buffer.held_bytes());
     }
 
     #[test]

@@ -318,6 +318,12 @@ impl Link {
         None
     }
 
+    /// True if nothing was received that must be delivered, acknowledged or reported now or later: only such packets move
+    /// the deadline forward.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.receiving.is_quiet() && self.sending.pace_at.is_none()
+    }
+
     /// Advances the time of the connection to `now_us`. Messages that are due by `now_us` may be delivered.
     pub(super) fn heard_of(&mut self, now_us: i64) {
         self.liveness.horizon_us = self.liveness.horizon_us.max(now_us);

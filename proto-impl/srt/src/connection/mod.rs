@@ -290,6 +290,16 @@ impl Connection {
         !self.out.is_empty() || self.link().is_some_and(may_send)
     }
 
+    /// True if there is neither an event to poll nor a datagram to send now, and the deadline is no earlier than before
+    /// the last input, as after most acknowledgements. An owner of many connections need not drain such a connection.
+    #[must_use]
+    pub fn is_quiet(&self, now: Instant) -> bool {
+        self.event.is_none()
+            && self.closed.is_none()
+            && !self.has_transmit(now)
+            && self.link().is_some_and(Link::is_quiet)
+    }
+
     /// Appends datagrams to send now to `out`, until it is full. Returns true if it added any. A shutdown may still
     /// have to be sent after the connection has ended.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> bool {

@@ -187,6 +187,14 @@ impl ReceiveSide {
         self.buffer.next_moment().map(|moment| self.tsbpd.delivery(moment))
     }
 
+    /// True if there is nothing to deliver, acknowledge or report.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.buffer.base() == self.buffer.end()
+            && self.skipped == 0
+            && self.acks.due_us.is_none()
+            && self.losses.next_at().is_none()
+    }
+
     /// Returns the earliest time at which something must be delivered, acknowledged or reported.
     #[inline]
     pub(super) fn deadline_us(&self) -> Option<i64> {
@@ -421,6 +429,7 @@ impl Link {
         }
         let reported = self.sending.buffer.report(losses, stamp(now_us), self.rtt.us());
         count(&mut self.stats.pkt_snd_loss, usize::try_from(reported.named).unwrap_or(0));
+        self.sending.hurry();
         if let Some(congestion) = &mut self.sending.congestion {
             congestion.lost(reported.fresh);
         }

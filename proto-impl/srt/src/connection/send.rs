@@ -108,6 +108,17 @@ impl SendSide {
         self.buffer.has_lost() || self.buffer.unsent() > 0 || self.has_parity()
     }
 
+    /// Returns the time at which the next packet may leave; `None` if it may leave now. Retransmissions do not wait
+    /// for the next step of a spread burst.
+    fn wait(&self, now: Instant) -> Option<Instant> {
+        self.pacer.wait(now, self.buffer.has_lost())
+    }
+
+    /// Moves the deadline of the pace forward to the time from which a retransmission may leave.
+    pub(super) fn hurry(&mut self) {
+        self.pace_at = self.pace_at.map(|at| self.pacer.next_at().map_or(at, |next_at| next_at.min(at)));
+    }
+
     fn has_parity(&self) -> bool {
         self.filter.as_ref().is_some_and(|filter| filter.is_due())
     }
@@ -171,8 +182,8 @@ impl Link {
         let now_us = self.micros(now);
         let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_us);
         // Paced data that may not leave yet has its own deadline.
-        let has_data = self.sending.has_data()
-            && (self.sending.pace_at.is_none() || self.sending.pacer.wait(now).is_none());
+        let has_data =
+            self.sending.has_data() && (self.sending.pace_at.is_none() || self.sending.wait(now).is_none());
         has_data
             || self.sending.confirm.due.is_some()
             || self.receiving.acks.light
@@ -249,7 +260,7 @@ impl Link {
         let filter_head = if is_filtered { FILTER_HEAD_BYTES } else { 0 };
         let packet_max = HEAD_BYTES.saturating_add(self.agreed.payload_max).saturating_add(filter_head);
         while out.has_room(packet_max) {
-            if let Some(at) = self.sending.pacer.wait(now) {
+            if let Some(at) = self.sending.wait(now) {
                 let waits = self.sending.has_data();
                 self.sending.pace_at = waits.then_some(at);
                 if let Some(congestion) = &mut self.sending.congestion {

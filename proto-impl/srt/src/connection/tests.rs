@@ -215,6 +215,42 @@ fn s_06_a_connection_before_media_is_small() {
     assert_eq!((ends.received.len(), ends.caller.queued_bytes()), (2000, 0));
 }
 
+/// The memory of a viewer's connection, by part; docs/benchmarks.md has the table.
+#[test]
+fn s_06_a_connection_that_plays_is_small() {
+    let viewer = Config { receives: false, adapts: true, ..Config::default() };
+    let mut ends = Ends::between(Seq::new(7), Config::default(), viewer);
+    let config = Arc::new(Config::default());
+    let payload = Bytes::from(vec![0x47; 1316]);
+    // 30 frames a second of 1 Mb/s, and a key frame of eight times the size every two seconds.
+    let mut largest = 0;
+    for turn in 0..10_000 {
+        let now = ends.clock.now();
+        if turn % 33 == 0 {
+            let packets = if turn % 1980 == 0 { 22 } else { 3 };
+            let listener = ends.listener.as_mut().unwrap();
+            (0..packets).for_each(|_| listener.send(now, payload.clone()).unwrap());
+        }
+        ends.turn(&config);
+        let State::Connected(link) = &ends.listener.as_ref().unwrap().state else { panic!("not connected") };
+        largest = largest.max(link.sending.buffer.held_bytes());
+    }
+    let State::Connected(link) = &ends.listener.as_ref().unwrap().state else { panic!("not connected") };
+    let congestion = link.sending.congestion.as_ref().unwrap();
+    let parts = [
+        ("connection", size_of::<Connection>(), 560),
+        ("link", size_of::<Link>(), 1400),
+        ("congestion control", size_of_val(&**congestion) + congestion.held_bytes(), 1000),
+        ("settings", size_of::<Config>(), 250),
+        ("entries of sent packets", link.sending.buffer.held_bytes(), 1000),
+        ("entries of sent packets, most", largest, 2000),
+    ];
+    for (part, bytes, most) in parts {
+        println!("{part}: {bytes}");
+        assert!(bytes <= most, "{part}: {bytes}");
+    }
+}
+
 #[test]
 fn a_datagram_that_would_have_a_key_derived_is_known_before() {
     let passphrase = crate::Passphrase::new("0123456789").unwrap();
@@ -248,9 +284,14 @@ fn most_acknowledgements_leave_nothing_to_say() {
         ends.turn(&config);
         if ends.caller.stats().pkt_recv_ack > before {
             acks += 1;
-            answered += u32::from(ends.caller.has_transmit(ends.clock.now()));
+            let now = ends.clock.now();
+            answered += u32::from(ends.caller.has_transmit(now));
+            assert_eq!(ends.caller.is_quiet(now), !ends.caller.has_transmit(now));
         }
     }
+    assert!(!ends.listener.as_ref().unwrap().is_quiet(ends.clock.now()), "messages wait for their time");
+    ends.caller.close(ends.clock.now(), CloseReason::Peer);
+    assert!(!ends.caller.is_quiet(ends.clock.now()), "an end is an event");
     assert!(acks > 200, "{acks}");
     assert!(answered * 4 < acks, "{answered} of {acks}");
     assert_eq!(ends.received.len(), 600 - 24, "the last ones are held for the latency");
