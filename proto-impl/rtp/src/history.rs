@@ -215,6 +215,17 @@ struct Run {
 struct Resent {
     last: Instant,
     times: u8,
+    fate: Fate,
+}
+
+/// State of the newest retransmission of a packet, as transport-wide feedback reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Unknown: the retransmission has no transport-wide sequence number.
+    Unnumbered,
+    /// Sent with this transport-wide sequence number; not reported as arrived yet.
+    Sent(u16),
+    Arrived,
 }
 
 /// Counters of retransmission requests.
@@ -298,13 +309,16 @@ impl ResendHistory {
     }
 
     /// Returns the packet to retransmit for a requested number, and counts it as sent; `None` if it must not
-    /// be sent.
+    /// be sent. `has_arrived` returns true if the packet with a transport-wide sequence number has arrived. A packet
+    /// whose retransmission has arrived is not sent again: some receivers (pion) do not notice retransmissions that
+    /// have an SSRC of their own (RTX), and repeat their requests.
     pub fn resend<'l>(
         &mut self,
         now: Instant,
         number: SequenceNumber,
         round_trip: Duration,
         log: &'l PacketLog,
+        has_arrived: impl Fn(u16) -> bool,
     ) -> Option<&'l LoggedPacket> {
         if self.budget < BUDGET_BYTES_LEAST {
             self.stats.over_budget = self.stats.over_budget.saturating_add(1);
@@ -325,10 +339,20 @@ impl ResendHistory {
         while self.resent.first_key_value().is_some_and(is_over) {
             self.resent.pop_first();
         }
-        let known = self.resent.get(&id).copied();
+        let known = self.resent.get_mut(&id).map(|resent| {
+            // Feedback is forgotten soon, so what it says is kept.
+            if let Fate::Sent(number) = resent.fate
+                && has_arrived(number)
+            {
+                resent.fate = Fate::Arrived;
+            }
+            *resent
+        });
         let again = round_trip.max(RESEND_AFTER_MIN);
         let repeated = known.is_some_and(|resent| {
-            resent.times >= RESENDS_MAX || now.saturating_duration_since(resent.last) < again
+            resent.times >= RESENDS_MAX
+                || resent.fate == Fate::Arrived
+                || now.saturating_duration_since(resent.last) < again
         });
         if repeated || (known.is_none() && self.resent.len() >= RESENT_MAX) {
             self.stats.repeated = self.stats.repeated.saturating_add(1);
@@ -340,11 +364,26 @@ impl ResendHistory {
         };
         self.budget = budget;
         let times = known.map_or(1, |resent| resent.times.saturating_add(1));
-        self.resent.insert(id, Resent { last: now, times });
+        self.resent.insert(id, Resent { last: now, times, fate: Fate::Unnumbered });
         self.stats.resent = self.stats.resent.saturating_add(1);
         let bytes = u64::try_from(packet.payload.len()).unwrap_or(0);
         self.stats.resent_bytes = self.stats.resent_bytes.saturating_add(bytes);
         Some(packet)
+    }
+
+    /// Records the transport-wide sequence number with which a packet was just retransmitted.
+    pub fn resent(&mut self, number: SequenceNumber, transport: u16) {
+        if let Some(resent) = self.find(number).and_then(|id| self.resent.get_mut(&id)) {
+            resent.fate = Fate::Sent(transport);
+        }
+    }
+
+    /// Forgets whether the retransmission of a packet has arrived, so that the packet may be sent again: the
+    /// receiver may have dropped it.
+    pub fn doubt(&mut self, number: SequenceNumber) {
+        if let Some(resent) = self.find(number).and_then(|id| self.resent.get_mut(&id)) {
+            resent.fate = Fate::Unnumbered;
+        }
     }
 
     /// Returns a packet that was just retransmitted, to be sent once more, and counts it as sent; `None` if
@@ -421,7 +460,7 @@ mod tests {
         }
         let now = at(start, 200);
         let ask = |history: &mut ResendHistory, number| {
-            history.resend(now, SequenceNumber(number), RTT, &log).map(|packet| packet.timestamp)
+            history.resend(now, SequenceNumber(number), RTT, &log, |_| false).map(|packet| packet.timestamp)
         };
         assert_eq!(
             [65_500, 65_535, 0, 63].map(|n| ask(&mut first, n)),
@@ -443,8 +482,8 @@ mod tests {
         assert!(one.get(id).is_some() && other.get(id).is_none());
         let mut history = ResendHistory::new();
         history.sent(ExtendedSequence::first(SequenceNumber(7)), id, 1000);
-        assert!(history.resend(start, SequenceNumber(7), RTT, &other).is_none());
-        assert!(history.resend(start, SequenceNumber(7), RTT, &one).is_some());
+        assert!(history.resend(start, SequenceNumber(7), RTT, &other, |_| false).is_none());
+        assert!(history.resend(start, SequenceNumber(7), RTT, &one, |_| false).is_some());
     }
 
     #[test]
@@ -462,7 +501,9 @@ mod tests {
         history.sent(ExtendedSequence::first(SequenceNumber(7)), ids[4], 100);
         // The packet is retransmitted ten times in total, although it is requested only every two seconds.
         let asked = (0..30).map(|n| at(late, n * 2000));
-        let resent = asked.filter(|now| history.resend(*now, SequenceNumber(7), RTT, &log).is_some()).count();
+        let resent = asked
+            .filter(|now| history.resend(*now, SequenceNumber(7), RTT, &log, |_| false).is_some())
+            .count();
         assert_eq!(resent, usize::from(RESENDS_MAX));
         log.hold(ids[5]);
         log.trim(late);
@@ -492,6 +533,37 @@ mod tests {
         assert!(log.bytes() <= LOG_BYTES_MAX);
     }
 
+    /// A receiver that does not notice retransmissions requests each lost packet ten times a second.
+    #[test]
+    fn a_packet_whose_retransmission_arrived_is_not_sent_again() {
+        let start = netsim::Clock::new().now();
+        let payload = Bytes::from(vec![1; 1000]);
+        // The transport-wide sequence number of the retransmission, whether it arrives, and how often it is sent.
+        for (transport, arrives, times) in [(Some(9), true, 1), (Some(9), false, 5), (None, true, 5)] {
+            let (mut log, mut history) = (PacketLog::new(), ResendHistory::new());
+            history.sent(
+                ExtendedSequence::first(SequenceNumber(5)),
+                log.push(start, packet(&payload, 0)),
+                1000,
+            );
+            let mut sent = 0;
+            for n in 1..=5 {
+                let now = at(start, 100 * n);
+                // Feedback about the retransmission has been forgotten when the third request arrives.
+                let has_arrived = |number| arrives && n < 3 && number == 9;
+                if history.resend(now, SequenceNumber(5), RTT, &log, has_arrived).is_some() {
+                    sent += 1;
+                    transport.into_iter().for_each(|number| history.resent(SequenceNumber(5), number));
+                }
+            }
+            assert_eq!((sent, history.stats().repeated), (times, 5 - times), "{transport:?} {arrives}");
+            // The receiver may have dropped it.
+            history.doubt(SequenceNumber(5));
+            let again = history.resend(at(start, 900), SequenceNumber(5), RTT, &log, |_| true);
+            assert!(again.is_some());
+        }
+    }
+
     /// everything is requested a thousand times a second.
     #[test]
     fn x_11_resends_are_bounded_for_each_packet_and_in_sum() {
@@ -512,7 +584,7 @@ mod tests {
             // Requests numbers that were sent and numbers that were not; part of the number space is enough,
             // because old ones are cheap to refuse.
             for wanted in (0..800u16).chain(65_000..65_100) {
-                if let Some(packet) = history.resend(now, SequenceNumber(wanted), RTT, &log) {
+                if let Some(packet) = history.resend(now, SequenceNumber(wanted), RTT, &log, |_| false) {
                     times.entry(packet.timestamp).or_default().push(ms);
                 }
             }
@@ -545,7 +617,7 @@ mod tests {
                 history.sent(number, id, 1000);
                 for behind in [0, 30] {
                     let asked = number.number().0.wrapping_sub(behind);
-                    history.resend(now, SequenceNumber(asked), RTT, &log);
+                    history.resend(now, SequenceNumber(asked), RTT, &log, |_| false);
                 }
                 number = number.next();
             }
@@ -562,7 +634,9 @@ mod tests {
         let id = log.push(start, packet(&payload, 0));
         history.sent(ExtendedSequence::first(SequenceNumber(5)), id, 5);
         let resent = (0..1000)
-            .filter(|&ms| history.resend(at(start, ms), SequenceNumber(5), Duration::ZERO, &log).is_some())
+            .filter(|&ms| {
+                history.resend(at(start, ms), SequenceNumber(5), Duration::ZERO, &log, |_| false).is_some()
+            })
             .count();
         assert_eq!((resent, history.stats().repeated), (10, 990));
         assert!(history.repeat(SequenceNumber(5), &log).is_none(), "second sendings count");

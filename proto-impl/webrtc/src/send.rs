@@ -505,9 +505,9 @@ impl Sender {
         if self.agreed.is_video {
             self.sent.key_frame_requests += 1;
             self.requests.request();
-            let Repairs { asked, head, .. } = &mut self.repairs;
+            let Repairs { asked, head, history, .. } = &mut self.repairs;
             let room = ASKED_MAX.saturating_sub(asked.len());
-            asked.extend(head.take().take(room));
+            asked.extend(head.take().take(room).inspect(|number| history.doubt(*number)));
         }
     }
 
@@ -569,7 +569,9 @@ impl Sender {
                 return true;
             }
             self.repairs.asked.pop_front();
-            let Some(packet) = self.repairs.history.resend(now, number, self.repairs.round_trip, log) else {
+            let round_trip = self.repairs.round_trip;
+            let has_arrived = |number| road.bandwidth.has_arrived(number);
+            let Some(packet) = self.repairs.history.resend(now, number, round_trip, log, has_arrived) else {
                 continue;
             };
             self.resend(now, Purpose::Repair, (number, packet), road);
@@ -748,6 +750,9 @@ impl Sender {
         road: &mut Road<'_>,
     ) {
         let stamps = road.leaves(now, &self.heads, (purpose, packet.payload.len()));
+        if let (Purpose::Repair, Some(transport)) = (purpose, stamps.number) {
+            self.repairs.history.resent(number, transport);
+        }
         let header = Header {
             marker: packet.marker,
             payload_type: self.agreed.payload_type,

@@ -62,6 +62,7 @@ pub struct RelayBuilder {
 
 impl RelayBuilder {
     /// Sets the address of the machine on which clients reach the relay.
+    #[allow(dead_code, reason = "only the bench sets it")]
     pub const fn listen(mut self, local: IpAddr) -> Self {
         self.local = local;
         self
