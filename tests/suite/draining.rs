@@ -121,7 +121,7 @@ fn n_22_a_node_drains_its_sources_go_on_at_another_and_no_viewer_is_lost() {
     let (code, said) = order(&a.home().join("home"), &[]);
     assert_eq!(code, Some(0), "{said}");
     b.wait_for_line("source is delivering");
-    a.wait_for_line("source handed over");
+    a.wait_for_line("source runs at another node");
     let befores = players.each_ref().map(Player::media);
     for (player, before) in players.iter().zip(befores) {
         wait_for("media of the other node's source", secs(20), || player.media() > before + 60);
