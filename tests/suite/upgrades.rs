@@ -329,7 +329,7 @@ fn c_21_sources_and_returning_publishers_move_to_the_new_process_and_viewers_sta
     drop(encoder);
     wait_for("the loss", secs(20), || installed.log().contains("publisher lost"));
     let _encoder = Publisher::start(server.rtmp, "live", "s");
-    wait_for("the source's move", secs(40), || installed.log().contains("source handed over"));
+    wait_for("the source's move", secs(40), || installed.log().contains("source runs at another node"));
     let before = players.each_ref().map(Player::media);
     for (player, before) in players.iter().zip(before) {
         wait_for("media of the new process", secs(30), || player.media() > before + 60);
