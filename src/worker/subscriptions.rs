@@ -65,9 +65,10 @@ impl Worker {
         self.conns.answer(&mut self.turn, &self.live, id, subscription, Ok(stream));
     }
 
-    /// True if a peer that closes its side of the connection thereby gives up its pending request. This is so for RTMP,
-    /// which has no half-closed connections. An HTTP client may close its side and still read. The server of a pull
-    /// gives up nothing: it has made no request, and may close after a short file.
+    /// True if a peer gives up a pending request by closing its side of the connection. So does every publisher whose
+    /// request is pending, and a viewer over a protocol without half-closed connections (RTMP). An HTTP client may
+    /// close its side and still read. The server of a pull gives up nothing: it has made no request, and may close
+    /// after a short file.
     pub fn waits_for_verdict(&self, id: ConnId) -> bool {
         self.conns.get(id).is_some_and(|conn| {
             let gives_up = |one: &Subscription| match &one.state {

@@ -106,8 +106,12 @@ fn viewers_of_one(rig: &mut Rig, count: usize) -> Leaves {
             .attach(&mut rig.worker.turn, &mut rig.worker.conns, *id, Handle::ONLY, STREAM, format)
             .unwrap();
     }
-    // Sessions leave in reverse order, the worst case for a removal that searches a list from its start.
-    Leaves::Sessions(sessions.into_iter().rev().collect())
+    // Sessions leave from the middle outwards, so that a removal that searches a list from either end is slow.
+    let (before, after) = sessions.split_at(count / 2);
+    let (mut before, mut after) = (before.iter().rev(), after.iter());
+    let outwards =
+        std::iter::from_fn(|| Some([after.next(), before.next()]).filter(|pair| pair[0].is_some()));
+    Leaves::Sessions(outwards.flatten().flatten().copied().collect())
 }
 
 fn blob_waiters(rig: &mut Rig, count: usize) -> Leaves {
