@@ -9,9 +9,13 @@ use std::ptr;
 #[repr(C, align(8))]
 struct Ancillary([u8; 64]);
 
-/// Sends one byte with a descriptor. The receiver gets a duplicate.
-pub(crate) fn send_descriptor(socket: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    let raw = descriptor.as_raw_fd();
+/// Bytes of a descriptor.
+#[allow(clippy::cast_possible_truncation, reason = "4")]
+const DESCRIPTOR_BYTES: libc::c_uint = size_of::<RawFd>() as libc::c_uint;
+
+/// Passes a message to `run` that has room for one byte, and for a header with one descriptor. The room lives until
+/// `run` has returned.
+fn with_message<T>(run: impl FnOnce(&mut libc::msghdr) -> T) -> T {
     let mut byte = 0u8;
     let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     let mut ancillary = Ancillary([0; 64]);
@@ -20,21 +24,28 @@ pub(crate) fn send_descriptor(socket: BorrowedFd<'_>, descriptor: BorrowedFd<'_>
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut ancillary).cast();
-    // SAFETY: the macros only compute sizes; a descriptor and its header take 24 bytes, and there is room for 64.
-    let (space, length) = unsafe { (libc::CMSG_SPACE(DESCRIPTOR_BYTES), libc::CMSG_LEN(DESCRIPTOR_BYTES)) };
-    message.msg_controllen = space as _;
-    // SAFETY: `msg_control` has room for one header with a descriptor, so that the header and its data are within
-    // `ancillary`, which lives across the call.
+    // SAFETY: the macro only computes a size: a descriptor and its header take 24 bytes, and there is room for 64.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(DESCRIPTOR_BYTES) } as _;
+    run(&mut message)
+}
+
+/// Sends one byte with a descriptor. The receiver gets a duplicate.
+pub(crate) fn send_descriptor(socket: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    with_message(|message| send(socket, descriptor.as_raw_fd(), message))
+}
+
+fn send(socket: BorrowedFd<'_>, raw: RawFd, message: &mut libc::msghdr) -> io::Result<()> {
+    // SAFETY: the control buffer of `message` has room for one header with a descriptor.
     unsafe {
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let header = libc::CMSG_FIRSTHDR(message);
         (*header).cmsg_level = libc::SOL_SOCKET;
         (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = length as _;
+        (*header).cmsg_len = libc::CMSG_LEN(DESCRIPTOR_BYTES) as _;
         ptr::write_unaligned(libc::CMSG_DATA(header).cast::<RawFd>(), raw);
     }
     loop {
         // SAFETY: the socket is borrowed and therefore open, and `message` points to values that live across the call.
-        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), message, libc::MSG_NOSIGNAL) };
         match sent {
             1 => return Ok(()),
             _ if sent >= 0 => return Err(io::ErrorKind::WriteZero.into()),
@@ -48,25 +59,15 @@ pub(crate) fn send_descriptor(socket: BorrowedFd<'_>, descriptor: BorrowedFd<'_>
     }
 }
 
-/// Bytes of a descriptor.
-#[allow(clippy::cast_possible_truncation, reason = "4")]
-const DESCRIPTOR_BYTES: libc::c_uint = size_of::<RawFd>() as libc::c_uint;
-
 /// Receives one byte with a descriptor. The descriptor is closed in programs that this process starts.
 pub(crate) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let mut byte = 0u8;
-    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let mut ancillary = Ancillary([0; 64]);
-    // SAFETY: all-zero bytes are a valid msghdr.
-    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = (&raw mut ancillary).cast();
-    // SAFETY: the macro only computes a size, which is at most 64.
-    message.msg_controllen = unsafe { libc::CMSG_SPACE(DESCRIPTOR_BYTES) } as _;
+    with_message(|message| receive(socket, message))
+}
+
+fn receive(socket: BorrowedFd<'_>, message: &mut libc::msghdr) -> io::Result<OwnedFd> {
     loop {
         // SAFETY: the socket is borrowed and therefore open, and `message` points to values that live across the call.
-        let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        let received = unsafe { libc::recvmsg(socket.as_raw_fd(), message, libc::MSG_CMSG_CLOEXEC) };
         match received {
             1 => break,
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -81,7 +82,7 @@ pub(crate) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> 
     // SAFETY: the call has succeeded, so that `msg_controllen` is the length of the headers that the kernel has
     // written; CMSG_FIRSTHDR is null if there is none.
     unsafe {
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let header = libc::CMSG_FIRSTHDR(message);
         if header.is_null()
             || (*header).cmsg_level != libc::SOL_SOCKET
             || (*header).cmsg_type != libc::SCM_RIGHTS
