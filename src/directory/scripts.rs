@@ -92,9 +92,10 @@ return {token, node, append('c', field, claim)}
 
 /// Asserts a claim that was made before the directory went away. Arguments as for [`CLAIM`], then the token of the
 /// claim, or 0 for a new token. If a node that is gone has claimed the id since, the claim gets a new token, because
-/// that node must find a larger token when it returns.
+/// that node must find a larger token when it returns. A process that is not the newest of its node keeps nothing.
 const KEEP: &str = r"
 local field, node, incarnation, token = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6])
+if redis.call('HGET', LEASES, node) and not newest(node, incarnation) then return 0 end
 local held = redis.call('HGET', CLAIMS, field)
 if token == 0 then
   token = new_token(ARGV[5])

@@ -453,6 +453,13 @@ fn an_older_process_of_a_node_does_not_take_an_id_from_the_newer_one() {
     for id in ["s", "t"] {
         assert_eq!(older.claim(id), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
     }
+    // The claim of the older process was ended, and is not asserted again.
+    older.ask(Request::Keep { key: StreamKey::new("live", "u"), token: 90 });
+    newer.read_on();
+    assert!(!newer.claims.contains_key(&StreamKey::new("live", "u")), "{:?}", newer.claims);
+    newer.ask(Request::Keep { key: StreamKey::new("live", "v"), token: 91 });
+    newer.read_on();
+    assert!(newer.claims.contains_key(&StreamKey::new("live", "v")));
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::directory::{ClaimAnswer, Holder, Node, Request};
 use crate::store::Key;
 use crate::types::{NodeId, PullId, StreamId, StreamKey};
 
-/// Maximum number of claims of gone nodes that the directory is asked to end in one request of control.
+/// Maximum number of claims of gone nodes that the directory is asked to end at a time.
 const BURIED_AT_ONCE: usize = 1000;
 
 /// The membership of this node in a cluster, and the cluster's state at the start.
@@ -118,8 +118,9 @@ pub(in crate::control) struct Cluster {
     numbers: u64,
     /// Tickets that have asked for an id or hold it, by id.
     tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
-    /// Ids whose holders are gone. This node has asked the directory to end their claims.
-    buried: BTreeSet<StreamKey>,
+    /// Ids whose holders are gone, and whose claims the directory was asked to end, with the time of the request. An id
+    /// leaves when the directory tells its claim.
+    buried: BTreeMap<StreamKey, Instant>,
     /// Connections of subscribers.
     present: Present,
     is_away: bool,
@@ -368,6 +369,7 @@ impl Cluster {
         let before = self.elsewhere(&key).map(|node| node.id.clone());
         match holder {
             Some(holder) if self.is_own(&holder) => {
+                self.buried.remove(&key);
                 for ticket in self.tickets.get(&key).into_iter().flatten() {
                     if let Some(held) = self.held.get_mut(ticket) {
                         held.token = held.token.max(holder.token);
@@ -385,7 +387,10 @@ impl Cluster {
                 if tickets.any(|ticket| self.held.get(ticket).is_some_and(is_older)) {
                     changes.lost.push(key.clone());
                 }
-                self.claims.insert(key.clone(), holder);
+                // A claim that is told again unchanged is still to be ended.
+                if self.claims.insert(key.clone(), holder.clone()).is_none_or(|before| before != holder) {
+                    self.buried.remove(&key);
+                }
             }
             None => {
                 self.claims.remove(&key);
@@ -395,7 +400,7 @@ impl Cluster {
                 if let Some(token) = tokens.max().filter(|token| *token > 0) {
                     self.requests.push_back(Request::Keep { key: key.clone(), token });
                 }
-                if self.buried.remove(&key) {
+                if self.buried.remove(&key).is_some() {
                     changes.buried.push(key.clone());
                 }
             }
@@ -421,9 +426,11 @@ impl Cluster {
     pub(in crate::control) fn nodes_told(&mut self, now: Instant, mut all: Vec<Node>, changes: &mut Changes) {
         self.settles_until.take_if(|until| *until <= now);
         // The list of nodes arrives several times in one lease. If it was late, the directory may have answered nobody
-        // meanwhile, so that the other nodes could not renew their leases either.
+        // meanwhile, so that the other nodes could not renew their leases either. (The directory of a pair of processes
+        // sends the list only when it changes.)
         let before = self.census.replace(now);
         if let Some(lease) = self.own.as_ref().map(|own| own.lease)
+            && !self.is_pair()
             && before.is_some_and(|before| now.saturating_duration_since(before) > lease / 2)
         {
             self.settles_until = now.checked_add(lease);
@@ -456,13 +463,18 @@ impl Cluster {
 
     /// Asks the directory to end the claims of gone nodes. Only one node asks: the first by name of the live nodes that
     /// are not draining or, if all are draining, of all live nodes. The directory decides, because a claim may belong
-    /// to a node that is newer than the list of nodes. One call asks for at most [`BURIED_AT_ONCE`] claims, because
-    /// commits wait meanwhile.
-    pub(in crate::control) fn bury(&mut self) {
+    /// to a node that is newer than the list of nodes. At most [`BURIED_AT_ONCE`] requests are without an answer at a
+    /// time, because commits wait behind them; a request without an answer for a lease is repeated.
+    pub(in crate::control) fn bury(&mut self, now: Instant) {
+        let lease = self.own.as_ref().map_or(Duration::ZERO, |own| own.lease);
+        let is_awaited = |at: &Instant| now.saturating_duration_since(*at) < lease;
+        let room = BURIED_AT_ONCE.saturating_sub(self.buried.values().filter(|at| is_awaited(at)).count());
         let mut gone = self.abandoned();
-        gone.truncate(BURIED_AT_ONCE);
-        self.buried = gone.iter().map(|(key, _)| key.clone()).collect();
-        self.requests.extend(gone.into_iter().map(|(key, token)| Request::Bury { key, token }));
+        gone.retain(|(key, _)| !self.buried.get(key).is_some_and(is_awaited));
+        for (key, token) in gone.into_iter().take(room) {
+            self.buried.insert(key.clone(), now);
+            self.requests.push_back(Request::Bury { key, token });
+        }
     }
 
     fn abandoned(&self) -> Vec<(StreamKey, u64)> {

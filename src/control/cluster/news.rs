@@ -25,7 +25,7 @@ impl Control {
             News::Presences(all) => cluster.presences_told(all),
             News::Nodes(all) => {
                 cluster.nodes_told(now.mono, all, &mut changes);
-                cluster.bury();
+                cluster.bury(now.mono);
                 if cluster.is_pair() && !cluster.has_other() {
                     self.cx.set_side(None);
                     self.files.finish_postponed(&mut self.cx, &self.records, now);

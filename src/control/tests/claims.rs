@@ -410,7 +410,34 @@ fn a_thousand_claims_of_a_gone_node_are_ended_at_a_time() {
     // The directory has ended some of them when the list of nodes arrives again.
     rig.tell_news(News::Claims(claims(600).collect()));
     rig.tell_news(dead());
+    assert_eq!(rig.burials(), (1001..=1500).collect::<Vec<_>>(), "the others are awaited");
+    // Requests without an answer are repeated after a lease, and not before.
+    for _ in 0..4 {
+        rig.run_for(Duration::from_secs(1));
+        rig.tell_news(dead());
+        assert_eq!(rig.burials(), [0; 0]);
+    }
+    rig.run_for(Duration::from_secs(1));
+    rig.tell_news(dead());
     assert_eq!(rig.burials(), (601..=1500).collect::<Vec<_>>());
+    // A claim that a node has made since is not ended.
+    let key = StreamKey::new("live", "0700");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, 9000)) });
+    rig.tell_news(News::Claim { key: key.clone(), holder: None });
+    assert!(rig.control.registry.cluster.location(&key).is_none());
+}
+
+#[test]
+fn the_directory_of_a_pair_tells_nodes_rarely_and_a_gone_process_has_no_claims() {
+    let membership = Membership { is_pair: true, ..membership(WithoutDirectory::Accept) };
+    let mut rig = Rig::start(ControlConfig { cluster: Some(membership), ..config(&[], &[]) }, Memory::new());
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+    for (is_alive, ended) in [(true, vec![]), (false, vec![7])] {
+        rig.run_for(Duration::from_secs(10));
+        rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, is_alive)]));
+        assert_eq!(rig.burials(), ended);
+    }
 }
 
 #[test]
