@@ -171,6 +171,9 @@ impl SendBuffer {
         self.entries.shrink_to(self.entries.len().saturating_mul(2).max(KEPT_ENTRIES));
         if self.lost.is_empty() {
             self.lost = VecDeque::new();
+        }
+        // A second copy may wait here after the list of lost packets has become empty.
+        if self.twins.is_empty() {
             self.twins = Vec::new();
         }
     }
@@ -404,6 +407,22 @@ mod tests {
         assert_eq!(report(&mut buffer, &[(9, 9)], 1_050_000).named, 1);
         assert_eq!(send_lost(&mut buffer, 1_050_000), [9]);
         assert_eq!((buffer.in_flight(), buffer.bytes()), (11, 77));
+    }
+
+    #[test]
+    fn returning_memory_forgets_no_second_copy() {
+        let mut buffer = sent(20 * u32::try_from(KEPT_ENTRIES).unwrap());
+        let last = u32::try_from(buffer.in_flight()).unwrap() - 1;
+        for at in [0, 100_000] {
+            report(&mut buffer, &[(last, last)], at);
+            assert_eq!(send_lost(&mut buffer, at), [last]);
+        }
+        let before = buffer.entries.capacity();
+        acknowledge(&mut buffer, FIRST.plus(last)).unwrap();
+        assert!(buffer.entries.capacity() < before);
+        buffer.push(Bytes::from_static(b"payload"), 0);
+        buffer.new_sent();
+        assert_eq!(send_lost(&mut buffer, 100_000), [last]);
     }
 
     #[test]
