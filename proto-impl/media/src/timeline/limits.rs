@@ -53,9 +53,13 @@ pub(super) struct Limits {
     /// After the first sender reports, a change in the reports is followed once it has been stable
     /// for this long.
     pub(super) settled: i64,
-    /// Maximum movement of a track per unit in order to follow sender reports, unless half of the units' interval is
-    /// longer.
-    pub(super) nudge: i64,
+    /// Reports that vary by at most `noise` within this time are followed to their middle. If they vary more
+    /// and have not been within `strayed` for this long, arrival decides.
+    pub(super) noisy: i64,
+    /// Range of distances in which noisy reports are followed.
+    pub(super) noise: i64,
+    /// Reports that show a greater distance than this disagree with the track's position.
+    pub(super) strayed: i64,
     /// Maximum first timestamp that is kept. If the first timestamp is larger, the stream starts at zero.
     pub(super) start_kept: i64,
     /// Distance between the last unit before a publisher was lost and the first unit after its return.
@@ -87,7 +91,9 @@ impl Limits {
             believed: ms(1000),
             agree: ms(50),
             settled: ms(6000),
-            nudge: ms(10),
+            noisy: ms(12_000),
+            noise: ms(200),
+            strayed: ms(100),
             start_kept: ms(5000),
             resume_gap: ms(40),
         }
