@@ -91,10 +91,10 @@ impl Noise {
     /// enough, returns true, and the track has to move to their middle.
     fn note(&mut self, off: i64, now: i64, limits: &Limits) -> bool {
         (self.least, self.most) = (self.least.min(off), self.most.max(off));
-        if now.saturating_sub(self.since) < limits.noisy {
+        if now.saturating_sub(self.since) < limits.noisy() {
             return false;
         }
-        let is_narrow = self.most.saturating_sub(self.least) <= limits.noise;
+        let is_narrow = self.most.saturating_sub(self.least) <= limits.noise();
         let middle = self.least.saturating_add(self.most) / 2;
         let is_off = middle.saturating_abs() > limits.agree / 2;
         *self = Self::new(off, now);
@@ -168,6 +168,24 @@ struct Reference {
     taken: i64,
 }
 
+/// Successive units with the same timestamp.
+#[derive(Debug, Clone, Copy)]
+struct Still {
+    /// Number of the units.
+    units: u32,
+    /// Arrival of the first of them.
+    since: i64,
+    /// Interval used for units that arrive together while the clock stands still; `None` while the clock
+    /// runs.
+    interval: Option<i64>,
+}
+
+impl Still {
+    const fn new(now: i64) -> Self {
+        Self { units: 0, since: now, interval: None }
+    }
+}
+
 /// The clock of a track. For files, times of arrival are zero.
 #[derive(Debug, Clone)]
 pub(super) struct TrackClock {
@@ -191,13 +209,7 @@ pub(super) struct TrackClock {
     pub(super) suspect: Option<Suspect>,
     /// Number of successive units that were placed without using their timestamps.
     suspects: u8,
-    /// Number of successive units with the same timestamp.
-    still: u32,
-    /// Arrival of the first of the successive units with the same timestamp.
-    still_since: i64,
-    /// Interval used for units that arrive together while the clock stands still; `None` while the clock
-    /// runs.
-    frozen: Option<i64>,
+    still: Still,
     /// The DTS that was returned last.
     last: i64,
     /// Greatest `place - arrival` of the units in this measurement window.
@@ -235,9 +247,7 @@ impl TrackClock {
             flows_since: now,
             suspect: None,
             suspects: 0,
-            still: 0,
-            still_since: now,
-            frozen: None,
+            still: Still::new(now),
             last: 0,
             window: top.saturating_sub(now),
             previous: NONE,
@@ -360,7 +370,7 @@ impl TrackClock {
         let out = raw.wrapping_add(self.offset).wrapping_add(common);
         let advance = out.wrapping_sub(self.top);
         let is_plain = self.suspect.is_none()
-            && self.still == 0
+            && self.still.units == 0
             && !self.slew.is_active()
             && (1..=limits.step_max).contains(&advance)
             && now.wrapping_sub(self.arrived) < limits.gap;
@@ -426,14 +436,15 @@ impl TrackClock {
     /// too long. The second is true if this was not known before this unit.
     pub(super) fn is_frozen(&mut self, raw: i64, now: i64, limits: &Limits) -> (bool, bool) {
         if raw != self.raw {
-            (self.still, self.still_since, self.frozen) = (0, now, None);
+            self.still = Still::new(now);
             return (false, false);
         }
-        self.still = self.still.saturating_add(1);
-        let is_frozen = self.still >= FROZEN_UNITS && now.saturating_sub(self.still_since) >= limits.frozen;
-        let is_new = is_frozen && self.frozen.is_none();
+        self.still.units = self.still.units.saturating_add(1);
+        let is_frozen =
+            self.still.units >= FROZEN_UNITS && now.saturating_sub(self.still.since) >= limits.frozen;
+        let is_new = is_frozen && self.still.interval.is_none();
         if is_new {
-            self.frozen = Some(0);
+            self.still.interval = Some(0);
         }
         (is_frozen, is_new)
     }
@@ -444,11 +455,11 @@ impl TrackClock {
     pub(super) fn spread(&mut self, now: i64, due: i64) -> i64 {
         let passed = now.saturating_sub(self.arrived);
         if passed > 0 {
-            let span = now.saturating_sub(self.still_since).max(1);
-            let came = passed.saturating_mul(i64::from(self.still)).saturating_add(span / 2) / span;
-            self.frozen = Some(due.saturating_sub(self.top) / came.max(1));
+            let span = now.saturating_sub(self.still.since).max(1);
+            let came = passed.saturating_mul(i64::from(self.still.units)).saturating_add(span / 2) / span;
+            self.still.interval = Some(due.saturating_sub(self.top) / came.max(1));
         }
-        self.top.saturating_add(self.frozen.unwrap_or(0)).min(due).max(self.top.saturating_add(1))
+        self.top.saturating_add(self.still.interval.unwrap_or(0)).min(due).max(self.top.saturating_add(1))
     }
 
     /// Ends a measurement window.
@@ -518,7 +529,7 @@ impl TrackClock {
     /// have recently agreed with its position.
     pub(super) fn follows_reports(&self, now: i64, limits: &Limits) -> bool {
         self.reports.is_some_and(|reports| {
-            let is_recent = now.saturating_sub(reports.agreed) < limits.noisy;
+            let is_recent = now.saturating_sub(reports.agreed) < limits.noisy();
             reports.believed && (!reports.aligned || is_recent)
         })
     }
@@ -621,13 +632,13 @@ impl TrackClock {
             reports.noise = Noise::new(off, now);
             reports.due = if !reports.aligned && off < 0 { off.saturating_neg() } else { little };
             reports.stepped =
-                if reports.stepped { little != 0 } else { off.saturating_abs() > limits.strayed };
+                if reports.stepped { little != 0 } else { off.saturating_abs() > limits.strayed() };
             // A rest that is too small to be moved is left.
             reports.aligned |= little == 0;
             return Alignment::Fine;
         }
         let is_narrow = reports.noise.note(off, now, limits);
-        if is_narrow || off.saturating_abs() <= limits.strayed {
+        if is_narrow || off.saturating_abs() <= limits.strayed() {
             reports.agreed = now;
         }
         reports.stepped = false;
