@@ -121,4 +121,32 @@ mod tests {
         }
         assert!(order.shown.len() <= DEPTH_MAX + 1);
     }
+
+    /// Checks that sender reports that move a track do not make pictures seem to be out of order: a pyramid of three
+    /// pictures between two others, and pictures in order whose interval changes.
+    #[test]
+    fn reports_that_move_a_track_add_no_depth() {
+        let pyramid = |n: i64| [4, 2, 1, 3][usize::try_from(n % 4).unwrap()] + n / 4 * 4;
+        let even = |n: i64| n / 150 * 225 + if n % 150 < 75 { n % 150 } else { 75 + (n % 150 - 75) * 2 };
+        for (name, shown) in [("pyramid", &pyramid as &dyn Fn(i64) -> i64), ("even", &even)] {
+            let mut depths = Vec::new();
+            for off_ms in [0, -2500, -800, -500, 500, 800, 2500] {
+                let timescale = media::Timescale::new(90_000);
+                let mut timeline = media::Timeline::of_sources(timescale, media::Position::default());
+                let mut order = DecodeOrder::default();
+                let began = netsim::Clock::new().now();
+                for n in 0..1500 {
+                    timeline.arrive(began + core::time::Duration::from_millis(n * 40));
+                    let n = n.cast_signed();
+                    let told = n > 25;
+                    timeline.place_frame(media::TrackId::AUDIO, n * 3600, told.then_some(n * 3600));
+                    let own = shown(n) * 3600;
+                    let sampled = told.then_some(own - off_ms * 90);
+                    order.next(timeline.place_frame(media::TrackId::VIDEO, own, sampled));
+                }
+                depths.push(order.depth);
+            }
+            assert!(depths.iter().all(|depth| *depth == depths[0]), "{name}: {depths:?}");
+        }
+    }
 }

@@ -18,9 +18,9 @@ const ARRIVALS_MAX: usize = 512;
 const SPAN_MAX: u64 = 1024;
 /// Number of packets after which it is known whether packets overtake each other; at most twice as many are counted.
 const OVERTAKING_PACKETS: u32 = 128;
-/// Share of packets that arrive after they were reported as lost, in thousandths, above which packets count as overtaking
-/// each other.
-const OVERTAKING_SHARE_MIN: u32 = 20;
+/// Shares of packets that arrive after they were reported as lost, in thousandths: from the first on packets count as
+/// overtaking each other, and below the second they no longer do.
+const OVERTAKING_SHARES: (u32, u32) = (20, 10);
 /// A packet more than this many numbers ahead of or behind the newest one restarts the recorder.
 const LEAP_MAX: u64 = 0x4000;
 
@@ -37,8 +37,9 @@ pub struct ArrivalRecorder {
     /// Number of packets, and of those among them that arrived after they were reported as lost.
     received: u32,
     overtaken: u32,
-    /// Time of the last feedback, and the greatest recent time from a feedback to the arrival of a packet that it
-    /// reported as lost.
+    is_overtaking: bool,
+    /// Time of the last feedback, and the greatest recent time from the feedback that was then the last to the arrival
+    /// of a packet that it or an earlier one had reported as lost.
     reported_at: Option<Instant>,
     lateness: Duration,
 }
@@ -55,6 +56,7 @@ impl ArrivalRecorder {
             feedback_count: 0,
             received: 0,
             overtaken: 0,
+            is_overtaking: false,
             reported_at: None,
             lateness: Duration::ZERO,
         }
@@ -86,6 +88,11 @@ impl ArrivalRecorder {
             self.overtaken += 1;
             let late = self.reported_at.map(|at| now.saturating_duration_since(at));
             self.lateness = self.lateness.max(late.unwrap_or_default());
+        }
+        if self.received >= OVERTAKING_PACKETS {
+            let (from, to) = OVERTAKING_SHARES;
+            let least = if self.is_overtaking { to } else { from };
+            self.is_overtaking = self.overtaken * 1000 >= self.received * least;
         }
         if self.received >= 2 * OVERTAKING_PACKETS {
             (self.received, self.overtaken) = (self.received / 2, self.overtaken / 2);
@@ -158,10 +165,8 @@ impl ArrivalRecorder {
     }
 
     fn interval(&self) -> Duration {
-        let is_overtaking = self.received >= OVERTAKING_PACKETS
-            && self.overtaken * 1000 >= self.received * OVERTAKING_SHARE_MIN;
-        // The later packets are, the more of them each feedback reports as lost.
-        let more = if is_overtaking { self.lateness * 3 / 2 } else { Duration::ZERO };
+        // The later packets are after feedback, the more of them each feedback reports as lost.
+        let more = if self.is_overtaking { self.lateness * 3 / 2 } else { Duration::ZERO };
         FEEDBACK_INTERVAL.saturating_add(more).min(FEEDBACK_INTERVAL_MAX)
     }
 
@@ -310,6 +315,29 @@ mod tests {
                 "{late_every}: {intervals:?}"
             );
             assert!(intervals[1] - intervals[0] <= 120, "the path is not known yet: {intervals:?}");
+        }
+    }
+
+    /// Checks that a share of late packets between the two limits changes nothing.
+    #[test]
+    fn the_interval_of_feedback_does_not_swing() {
+        for (early_every, expected) in [(4, true), (1_000, false)] {
+            let mut bench = Bench::new();
+            for n in 0..1_200u64 {
+                let every = if n < 300 { early_every } else { 60 };
+                // Late packets change places with the packets behind them.
+                let number = match n % every {
+                    at if at + 2 == every => n + 1,
+                    at if at + 1 == every => n - 1,
+                    _ => n,
+                };
+                bench.packets([(400_000 * n, u16::try_from(number).unwrap())]);
+                bench.recorder.feedback_count = 0;
+                bench.feedback(400 * n + 300);
+                if n > 600 {
+                    assert_eq!(bench.recorder.is_overtaking, expected, "packet {n}");
+                }
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use media::Codec;
 use rtp::bandwidth::{QueueDelay, ReceivedRate};
 use rtp::extension::PlayoutDelay;
 use rtp::payload::{Continuity, Depacketizer, Format, Part, RedPacket, codec_of_description};
@@ -43,6 +44,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// stream cannot.
 const AUDIO_HOLD_MAX: Duration = Duration::from_millis(500);
 
+/// Longest time for which lost packets may have been padding while no media arrives.
+const PADDING_WAIT: Duration = Duration::from_millis(500);
+
 /// A source of the peer, identified by its SSRC.
 #[derive(Debug)]
 struct Source {
@@ -56,6 +60,8 @@ struct Source {
     continuity: Option<Continuity>,
     /// Number of packets directly before the next one that are lost for good, but may have been padding.
     missing: u64,
+    /// Time at which they count as media if none has arrived by then.
+    lost_at: Option<Instant>,
     /// True if media directly before the next packet is lost for good.
     gap: bool,
     /// True if the source has sent media, not only padding.
@@ -238,7 +244,7 @@ impl Reception {
         let payload = if listens && speaks { packet.payload } else { &[] };
         let covers = incoming.covers(packet.header.payload_type, payload);
         source.receiver.handle_covering(now, &packet.header, Bytes::copy_from_slice(payload), covers);
-        self.malformed += source.drain(ssrc, incoming, events);
+        self.malformed += source.drain(now, ssrc, incoming, events);
     }
 
     fn handle_repair(
@@ -263,7 +269,7 @@ impl Reception {
         let payload = packet.payload.get(repaired.payload_at..).filter(|_| incoming.is_current(ssrc));
         let payload = Bytes::copy_from_slice(payload.unwrap_or_default());
         source.receiver.handle_recovered(now, &repaired.header, payload);
-        self.malformed += source.drain(ssrc, incoming, events);
+        self.malformed += source.drain(now, ssrc, incoming, events);
     }
 
     /// Returns the section of a packet and its layer.
@@ -343,7 +349,7 @@ impl Reception {
         for (ssrc, source) in self.sources.iter_mut() {
             source.receiver.handle_timeout(now);
             if let Some(incoming) = self.sections.iter_mut().find(|one| one.section.id == source.section) {
-                self.malformed += source.drain(ssrc, incoming, events);
+                self.malformed += source.drain(now, ssrc, incoming, events);
             }
         }
         for incoming in &mut self.sections {
@@ -425,7 +431,8 @@ impl Reception {
         let requests = layers.filter_map(|layer| layer.requests.poll_timeout());
         let arrivals = self.arrivals.as_ref().and_then(ArrivalRecorder::poll_timeout);
         let loudness = self.sections.iter().filter_map(|incoming| incoming.loudness.as_ref()?.poll_timeout());
-        sources.chain(requests).chain(arrivals).chain(loudness).min()
+        let lost = self.sources.iter().filter_map(|(_, source)| source.lost_at);
+        sources.chain(lost).chain(requests).chain(arrivals).chain(loudness).min()
     }
 
     pub(crate) fn stats(&self) -> impl Iterator<Item = (SectionId, Ssrc, ReceiveStats)> {
@@ -504,6 +511,11 @@ impl Incoming {
         u16::try_from(count).unwrap_or(0)
     }
 
+    /// True if lost packets of a format are repeated under an SSRC of their own.
+    fn repairs(&self, format: usize) -> bool {
+        self.section.formats.get(format).is_some_and(|format| format.rtx.is_some())
+    }
+
     fn knows(&self, payload_type: PayloadType) -> bool {
         self.format_of(payload_type).is_some() || self.rtx.original(payload_type).is_some()
     }
@@ -553,6 +565,7 @@ impl Incoming {
             format: None,
             continuity: None,
             missing: 0,
+            lost_at: None,
             gap: false,
             spoke: false,
             needs_key_frame: true,
@@ -564,7 +577,13 @@ impl Incoming {
 
 impl Source {
     /// Assembles frames from the packets that are in order. Returns the number of malformed payloads.
-    fn drain(&mut self, ssrc: Ssrc, incoming: &mut Incoming, events: &mut VecDeque<Event>) -> u64 {
+    fn drain(
+        &mut self,
+        now: Instant,
+        ssrc: Ssrc,
+        incoming: &mut Incoming,
+        events: &mut VecDeque<Event>,
+    ) -> u64 {
         let mut malformed = 0;
         let listens = incoming.is_current(ssrc);
         while let Some(event) = self.receiver.poll_event() {
@@ -574,8 +593,11 @@ impl Source {
                     malformed += u64::from(self.take(&packet, incoming, events).is_err())
                 }
                 // The next packet of media will tell whether pictures are missing.
-                ReceiveEvent::Lost { packets } if self.continuity.is_some() => {
+                ReceiveEvent::Lost { packets }
+                    if self.continuity.as_ref().is_some_and(Continuity::may_pad) =>
+                {
                     self.missing = self.missing.saturating_add(packets);
+                    self.lost_at.get_or_insert(now + PADDING_WAIT);
                 }
                 ReceiveEvent::Lost { .. } => self.lose(incoming, events),
                 ReceiveEvent::Restarted => {
@@ -586,6 +608,9 @@ impl Source {
                     self.lose(incoming, events);
                 }
             }
+        }
+        if self.lost_at.is_some_and(|at| at <= now) {
+            self.lose(incoming, events);
         }
         malformed
     }
@@ -603,12 +628,16 @@ impl Source {
 
     fn forget_format(&mut self) {
         (self.format, self.last_frame) = (None, None);
-        (self.continuity, self.missing) = (None, 0);
+        (self.continuity, self.missing, self.lost_at) = (None, 0, None);
     }
 
     /// Reports a loss of packets, even if the video is already undecodable.
     fn lose(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         (self.gap, self.needs_key_frame) = (true, false);
+        (self.missing, self.lost_at) = (0, None);
+        if let Some(continuity) = &mut self.continuity {
+            continuity.lose();
+        }
         self.spoil(incoming, events);
     }
 
@@ -642,15 +671,23 @@ impl Source {
                 self.clock = ClockMapping::new(clock_rate);
             }
             let codec = described.and_then(codec_of_description).filter(|_| incoming.is_video());
-            self.continuity = codec.map(Continuity::new);
+            // Where retransmission has an SSRC of its own, padding uses that, and numbers of H.264 prove too little.
+            let pads = |codec: &Codec| *codec != Codec::H264 || !incoming.repairs(index);
+            self.continuity = codec.filter(pads).and_then(Continuity::new);
             self.format = Some((index, Depacketizer::new(format)?));
             events.push_back(Event::Format { section: self.section, format: index });
         }
         let missing = std::mem::take(&mut self.missing);
+        self.lost_at = None;
+        let (timestamp, marker) = (packet.timestamp, packet.marker);
         if let Some(continuity) = &mut self.continuity
-            && !continuity.handle_packet(missing, packet.marker, &packet.payload)
+            && !continuity.handle_packet(missing, timestamp, marker, &packet.payload)
         {
             self.lose(incoming, events);
+            // The packet itself is known.
+            if let Some(continuity) = &mut self.continuity {
+                continuity.handle_packet(0, timestamp, marker, &packet.payload);
+            }
         }
         let gap = std::mem::take(&mut self.gap);
         let part = Part { timestamp: packet.timestamp, marker: packet.marker, gap, payload: &packet.payload };

@@ -53,9 +53,6 @@ pub(super) struct Limits {
     /// After the first sender reports, a change in the reports is followed once it has been stable
     /// for this long.
     pub(super) settled: i64,
-    /// Maximum movement of a track per unit in order to follow sender reports, unless half of the units' interval is
-    /// longer.
-    pub(super) nudge: i64,
     /// Maximum first timestamp that is kept. If the first timestamp is larger, the stream starts at zero.
     pub(super) start_kept: i64,
     /// Distance between the last unit before a publisher was lost and the first unit after its return.
@@ -87,7 +84,6 @@ impl Limits {
             believed: ms(1000),
             agree: ms(50),
             settled: ms(6000),
-            nudge: ms(10),
             start_kept: ms(5000),
             resume_gap: ms(40),
         }
@@ -97,6 +93,22 @@ impl Limits {
     pub(super) fn showing(timescale: Timescale) -> Self {
         let ms = |ms: i64| Timescale::MILLISECONDS.convert(ms, timescale);
         Self { back: ms(1000), slack: ms(500), ..Self::decoding(timescale) }
+    }
+
+    /// Reports that vary by at most `noise` within this time are followed to their middle. If they vary more
+    /// and have not been within `strayed` for this long, arrival decides.
+    pub(super) const fn noisy(&self) -> i64 {
+        self.settled.saturating_mul(2)
+    }
+
+    /// Range of distances in which noisy reports are followed.
+    pub(super) const fn noise(&self) -> i64 {
+        self.agree.saturating_mul(4)
+    }
+
+    /// Reports that show a greater distance than this disagree with the track's position.
+    pub(super) const fn strayed(&self) -> i64 {
+        self.agree.saturating_mul(2)
     }
 
     /// Longest step that a running clock may make while `passed` ticks go by, including drift.

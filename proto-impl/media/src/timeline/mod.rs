@@ -14,7 +14,8 @@
 //! distance at arrival. Otherwise a track begins at its arrival. If a track was muted and its clock stood
 //! still meanwhile, it resumes at the place where it is due. The timestamps of RTP sources have arbitrary
 //! origins: such tracks begin at their arrival, and are aligned by sender reports as long as the reports
-//! agree with arrival.
+//! agree with arrival. The movement is part of the mapping of timestamps (see `bend`), which keeps their order: a
+//! track runs at half to one and a half of its speed meanwhile, or leaps forward once, at its first report.
 //!
 //! **Over time** the lead of each track over its arrival is measured in windows of 500 ms, and compared with
 //! the lead in the track's first 2 s. The greatest lead in a window is used, because it is least disturbed by
@@ -23,13 +24,17 @@
 //! corrected. (After such a delay, units that are on time again are accepted.) A slow change is drift, which
 //! is slewed: from 60 ms on for one track against the others, from 250 ms on for all together. If a track's
 //! lead has changed at a constant pace since its first window, the track has drifted from its first moment
-//! on: it is slewed from 30 ms on, back to its position in that moment.
+//! on: it is slewed from 30 ms on, back to its position in that moment. Tracks whose reports are believed, and have
+//! agreed with their position within the last 12 s, follow the reports instead: if they vary by at most 50 ms, after
+//! 6 s; if they vary by at most 200 ms, to the middle of 12 s each. The track that the others are aligned with is
+//! not slewed either while any of them follows its reports.
 //!
 //! **A clock that stands still** is replaced by arrival. If several units arrive at once, the last one is
 //! placed at that time, and the others are spread over the time since the units before them.
 //!
 //! DTS never decreases within a track. A returning publisher continues after its predecessor.
 
+mod bend;
 mod faults;
 mod limits;
 mod ramp;
@@ -278,10 +283,13 @@ impl Timeline {
             let slewed = clock.slew.advance(step);
             clock.make_up(slewed.saturating_neg());
         }
-        let out = raw.saturating_add(clock.offset).saturating_add(self.common);
-        if !fits(clock, raw, out, live, &self.limits) {
+        let (bend, unbent) = clock.bent(raw, &self.limits);
+        let own = raw.saturating_add(clock.offset).saturating_add(self.common).saturating_sub(unbent);
+        if !fits(clock, raw, own, live, &self.limits) {
             return self.doubt(at, raw, live);
         }
+        let out = own.saturating_add(bend);
+        clock.make_bend(raw, bend);
         if let Some(suspect) = clock.suspect.take() {
             let own = suspect.raw.saturating_add(clock.offset).saturating_add(self.common);
             self.faults.note(ClockFault::Outlier, track, self.limits.to_ms(own.saturating_sub(suspect.out)));
@@ -467,12 +475,13 @@ impl Timeline {
         }
     }
 
-    /// Aligns a track, by sender reports, with the first of the earlier tracks that has reports.
+    /// Aligns a track, by sender reports, with the first of the earlier tracks that has reports. A unit without `sampled`
+    /// comes before the first report of its source.
     fn align(&mut self, at: usize, raw: i64, sampled: Option<i64>) {
-        let Some(sampled) = sampled else { return };
         let now = self.now();
         let base = self.tracks.iter().take(at).find_map(TrackClock::report_base);
         let Some(clock) = self.tracks.get_mut(at) else { return };
+        let Some(sampled) = sampled else { return clock.forget_reports() };
         let alignment = clock.align(sampled.saturating_sub(raw), base, now, &self.limits);
         if let Alignment::Doubted(off) = alignment {
             self.faults.note(ClockFault::Report, clock.id, self.limits.to_ms(off));
@@ -513,13 +522,15 @@ impl Timeline {
         let warmed = shared(self.tracks.iter().filter_map(TrackClock::warmed)).unwrap_or(0);
         // Reports show the distance of tracks better than arrival does, because a congested path delays video
         // more than audio.
-        let follows_reports = self.tracks.iter().any(TrackClock::follows_reports);
-        for clock in &mut self.tracks {
+        let now = self.now();
+        let is_followed = self.tracks.iter().any(|clock| clock.follows_reports(now, &self.limits));
+        let base = self.tracks.iter().position(TrackClock::has_reports).filter(|_| is_followed);
+        for (at, clock) in self.tracks.iter_mut().enumerate() {
             let Some(error) = clock.error else {
                 clock.expect(common);
                 continue;
             };
-            if follows_reports && clock.has_reports() {
+            if base == Some(at) || clock.follows_reports(now, &self.limits) {
                 // A correction by arrival that began before the reports would move the track away from them.
                 (clock.slew, clock.far_windows) = (Slew::NEW, 0);
                 continue;

@@ -3,6 +3,7 @@
 
 use core::ops::RangeInclusive;
 
+use super::bend::Bend;
 use super::limits::Limits;
 use super::slew::Slew;
 use crate::TrackId;
@@ -27,7 +28,7 @@ const YOUNG_UNITS: u8 = 8;
 const STEP_DIVISOR: i64 = 8;
 /// The average interval is kept in this many parts of a tick.
 const STEP_PARTS: i64 = 64;
-/// Each unit moves a track towards its sender reports by the error divided by this.
+/// Each unit that is later than all before moves a track towards its sender reports by the error divided by this.
 const NUDGE_DIVISOR: i64 = 8;
 /// Maximum network delay that is expected to end suddenly, in windows: five seconds.
 const TAKEN_WINDOWS: i64 = 10;
@@ -58,6 +59,56 @@ struct Reports {
     aligned: bool,
     /// True if the owner was informed that the reports disagree with arrival.
     doubted: bool,
+    /// Distance by which the track is ahead of its position in the reports.
+    off: i64,
+    /// Movement that the next unit makes.
+    due: i64,
+    /// True if the reports have shown a great distance, until the track has moved it.
+    stepped: bool,
+    /// Time at which the reports last agreed with the track's position.
+    agreed: i64,
+    noise: Noise,
+}
+
+/// Reports that vary too much to be stable.
+#[derive(Debug, Clone, Copy)]
+struct Noise {
+    /// Start of the period in which they are measured.
+    since: i64,
+    /// Least and greatest distance that they have shown in this period.
+    least: i64,
+    most: i64,
+    /// Movement that is left to bring the track to the middle of the last period's distances.
+    left: i64,
+}
+
+impl Noise {
+    const fn new(off: i64, now: i64) -> Self {
+        Self { since: now, least: off, most: off, left: 0 }
+    }
+
+    /// Handles the distance that the reports show now. At the end of a period in which they varied little
+    /// enough, returns true, and the track has to move to their middle.
+    fn note(&mut self, off: i64, now: i64, limits: &Limits) -> bool {
+        (self.least, self.most) = (self.least.min(off), self.most.max(off));
+        if now.saturating_sub(self.since) < limits.noisy() {
+            return false;
+        }
+        let is_narrow = self.most.saturating_sub(self.least) <= limits.noise();
+        let middle = self.least.saturating_add(self.most) / 2;
+        let is_off = middle.saturating_abs() > limits.agree / 2;
+        *self = Self::new(off, now);
+        if is_narrow && is_off {
+            self.left = middle.saturating_neg();
+        }
+        is_narrow
+    }
+
+    /// Handles a movement of the track.
+    const fn carry(&mut self, ticks: i64) {
+        self.least = self.least.saturating_add(ticks);
+        self.most = self.most.saturating_add(ticks);
+    }
 }
 
 /// The position of a track on its sender's clock, to which other tracks are aligned.
@@ -79,8 +130,26 @@ pub(super) enum Alignment {
 }
 
 impl Reports {
+    /// True if the next unit moves the track forward by the whole distance.
+    const fn is_whole(&self) -> bool {
+        !self.aligned && self.due > 0 && self.due == self.off.saturating_neg()
+    }
+
     const fn new(told: i64, now: i64) -> Self {
-        Self { told, seen: 0, since: now, moved: 0, believed: false, aligned: false, doubted: false }
+        Self {
+            told,
+            seen: 0,
+            since: now,
+            moved: 0,
+            believed: false,
+            aligned: false,
+            doubted: false,
+            off: 0,
+            due: 0,
+            stepped: false,
+            agreed: now,
+            noise: Noise::new(0, now),
+        }
     }
 }
 
@@ -97,6 +166,24 @@ struct Reference {
     /// Part of `lead` that was lost by a delay of the network; zero or negative. When the delay ends, units
     /// arrive with the lead `lead - taken` again.
     taken: i64,
+}
+
+/// Successive units with the same timestamp.
+#[derive(Debug, Clone, Copy)]
+struct Still {
+    /// Number of the units.
+    units: u32,
+    /// Arrival of the first of them.
+    since: i64,
+    /// Interval used for units that arrive together while the clock stands still; `None` while the clock
+    /// runs.
+    interval: Option<i64>,
+}
+
+impl Still {
+    const fn new(now: i64) -> Self {
+        Self { units: 0, since: now, interval: None }
+    }
 }
 
 /// The clock of a track. For files, times of arrival are zero.
@@ -122,13 +209,7 @@ pub(super) struct TrackClock {
     pub(super) suspect: Option<Suspect>,
     /// Number of successive units that were placed without using their timestamps.
     suspects: u8,
-    /// Number of successive units with the same timestamp.
-    still: u32,
-    /// Arrival of the first of the successive units with the same timestamp.
-    still_since: i64,
-    /// Interval used for units that arrive together while the clock stands still; `None` while the clock
-    /// runs.
-    frozen: Option<i64>,
+    still: Still,
     /// The DTS that was returned last.
     last: i64,
     /// Greatest `place - arrival` of the units in this measurement window.
@@ -147,6 +228,7 @@ pub(super) struct TrackClock {
     pub(super) far_windows: u8,
     pub(super) slew: Slew,
     reports: Option<Reports>,
+    bend: Bend,
 }
 
 impl TrackClock {
@@ -165,9 +247,7 @@ impl TrackClock {
             flows_since: now,
             suspect: None,
             suspects: 0,
-            still: 0,
-            still_since: now,
-            frozen: None,
+            still: Still::new(now),
             last: 0,
             window: top.saturating_sub(now),
             previous: NONE,
@@ -178,6 +258,7 @@ impl TrackClock {
             far_windows: 0,
             slew: Slew::NEW,
             reports: None,
+            bend: Bend::new(raw),
         }
     }
 
@@ -289,7 +370,7 @@ impl TrackClock {
         let out = raw.wrapping_add(self.offset).wrapping_add(common);
         let advance = out.wrapping_sub(self.top);
         let is_plain = self.suspect.is_none()
-            && self.still == 0
+            && self.still.units == 0
             && !self.slew.is_active()
             && (1..=limits.step_max).contains(&advance)
             && now.wrapping_sub(self.arrived) < limits.gap;
@@ -337,6 +418,7 @@ impl TrackClock {
         }
         self.suspects = 0;
         self.raw = raw;
+        self.bend.accept(raw, limits.back);
         self.top = self.top.max(out);
         self.arrived = now;
         self.window = self.window.max(out.saturating_sub(now));
@@ -354,14 +436,15 @@ impl TrackClock {
     /// too long. The second is true if this was not known before this unit.
     pub(super) fn is_frozen(&mut self, raw: i64, now: i64, limits: &Limits) -> (bool, bool) {
         if raw != self.raw {
-            (self.still, self.still_since, self.frozen) = (0, now, None);
+            self.still = Still::new(now);
             return (false, false);
         }
-        self.still = self.still.saturating_add(1);
-        let is_frozen = self.still >= FROZEN_UNITS && now.saturating_sub(self.still_since) >= limits.frozen;
-        let is_new = is_frozen && self.frozen.is_none();
+        self.still.units = self.still.units.saturating_add(1);
+        let is_frozen =
+            self.still.units >= FROZEN_UNITS && now.saturating_sub(self.still.since) >= limits.frozen;
+        let is_new = is_frozen && self.still.interval.is_none();
         if is_new {
-            self.frozen = Some(0);
+            self.still.interval = Some(0);
         }
         (is_frozen, is_new)
     }
@@ -372,11 +455,11 @@ impl TrackClock {
     pub(super) fn spread(&mut self, now: i64, due: i64) -> i64 {
         let passed = now.saturating_sub(self.arrived);
         if passed > 0 {
-            let span = now.saturating_sub(self.still_since).max(1);
-            let came = passed.saturating_mul(i64::from(self.still)).saturating_add(span / 2) / span;
-            self.frozen = Some(due.saturating_sub(self.top) / came.max(1));
+            let span = now.saturating_sub(self.still.since).max(1);
+            let came = passed.saturating_mul(i64::from(self.still.units)).saturating_add(span / 2) / span;
+            self.still.interval = Some(due.saturating_sub(self.top) / came.max(1));
         }
-        self.top.saturating_add(self.frozen.unwrap_or(0)).min(due).max(self.top.saturating_add(1))
+        self.top.saturating_add(self.still.interval.unwrap_or(0)).min(due).max(self.top.saturating_add(1))
     }
 
     /// Ends a measurement window.
@@ -442,14 +525,55 @@ impl TrackClock {
         Some(ReportBase { offset: self.offset.saturating_sub(self.reports?.told), lead: self.peak() })
     }
 
-    /// True if the reports about the track are believed, and determine its distance from another track.
-    pub(super) fn follows_reports(&self) -> bool {
-        self.reports.is_some_and(|reports| reports.believed)
+    /// True if the reports about the track determine its distance from another track: they are believed, and
+    /// have recently agreed with its position.
+    pub(super) fn follows_reports(&self, now: i64, limits: &Limits) -> bool {
+        self.reports.is_some_and(|reports| {
+            let is_recent = now.saturating_sub(reports.agreed) < limits.noisy();
+            reports.believed && (!reports.aligned || is_recent)
+        })
     }
 
     /// True if there are sender reports about the track.
     pub(super) const fn has_reports(&self) -> bool {
         self.reports.is_some()
+    }
+
+    /// Forgets the reports, because the source has restarted.
+    pub(super) const fn forget_reports(&mut self) {
+        self.reports = None;
+    }
+
+    /// Returns the movement towards the reports that a unit with this timestamp makes, and the sum of later movements,
+    /// which do not apply to it because it is shown before them. The first is zero unless the unit is shown after all
+    /// units before it; it is at most half of the time since then, so that the order of places is that of timestamps.
+    pub(super) fn bent(&self, raw: i64, limits: &Limits) -> (i64, i64) {
+        let advance = self.bend.advance(raw);
+        let Some(reports) = self.reports.filter(|_| (1..=limits.step_max).contains(&advance)) else {
+            return (0, self.bend.after(raw));
+        };
+        let most = if reports.is_whole() { reports.due.saturating_abs() } else { advance / 2 };
+        (reports.due.clamp(most.saturating_neg(), most), 0)
+    }
+
+    /// Moves the track towards its position according to reports, from the unit with this timestamp on.
+    pub(super) fn make_bend(&mut self, raw: i64, ticks: i64) {
+        let Some(reports) = self.reports.as_mut().filter(|_| ticks != 0) else { return };
+        // A distance that grew from zero is a drift, and the movement restores the lead that the track had before.
+        let is_drift = reports.aligned && !reports.stepped;
+        reports.aligned |= ticks == reports.off.saturating_neg();
+        reports.seen = reports.seen.saturating_add(ticks);
+        reports.moved = reports.moved.saturating_add(ticks);
+        if reports.noise.left != 0 {
+            reports.noise.left = reports.noise.left.saturating_sub(ticks);
+        }
+        reports.noise.carry(ticks);
+        reports.due = 0;
+        self.carry(ticks);
+        if is_drift {
+            self.rebase(ticks.saturating_neg());
+        }
+        self.bend.push(raw, ticks);
     }
 
     /// Places the track's very first unit according to reports, relative to another track with reports whose
@@ -469,10 +593,10 @@ impl TrackClock {
         self.reports = Some(reports);
     }
 
-    /// Moves the track towards its position according to reports. At the first report it moves the whole
-    /// distance, if it has to move forward. Otherwise it moves little by little, and only while the reports are stable and
-    /// agree with arrival: with that of the first units, or, if those were delayed more than the later ones, with
-    /// that of recent units.
+    /// Decides how the next unit moves the track towards its position according to reports. At the first report it moves
+    /// the whole distance, if it has to move forward. Otherwise it moves little by little, and only while the reports
+    /// agree with arrival (with that of the first units, or, if those were delayed more than the later ones, with
+    /// that of recent units) and are stable. If they are noisy, the track is moved to the middle of a period.
     pub(super) fn align(
         &mut self,
         told: i64,
@@ -481,12 +605,13 @@ impl TrackClock {
         limits: &Limits,
     ) -> Alignment {
         let is_first = self.reports.is_none();
-        let (lead, most) = (self.peak(), limits.nudge.max(self.typical() / 2));
+        let lead = self.peak();
         let reports = self.reports.get_or_insert_with(|| Reports::new(told, now));
         reports.told = told;
+        reports.due = 0;
         let Some(base) = base else { return Alignment::Fine };
-        // The distance by which the track is ahead of its position in the reports.
         let off = self.offset.saturating_sub(told).saturating_sub(base.offset);
+        reports.off = off;
         if is_first || off.saturating_sub(reports.seen).saturating_abs() > limits.agree {
             (reports.seen, reports.since) = (off, now);
         }
@@ -501,17 +626,23 @@ impl TrackClock {
             return if is_told { Alignment::Fine } else { Alignment::Doubted(off) };
         }
         reports.doubted = false;
-        if off == 0 || (reports.aligned && !is_settled) {
+        let little = (off / NUDGE_DIVISOR).saturating_neg();
+        if is_settled || !reports.aligned {
+            reports.agreed = now;
+            reports.noise = Noise::new(off, now);
+            reports.due = if !reports.aligned && off < 0 { off.saturating_neg() } else { little };
+            reports.stepped =
+                if reports.stepped { little != 0 } else { off.saturating_abs() > limits.strayed() };
+            // A rest that is too small to be moved is left.
+            reports.aligned |= little == 0;
             return Alignment::Fine;
         }
-        let little = (off / NUDGE_DIVISOR).clamp(-most, most);
-        let step = if !reports.aligned && off < 0 { off } else { little };
-        reports.seen = reports.seen.saturating_sub(step);
-        reports.moved = reports.moved.saturating_sub(step);
-        // The track is aligned if the whole distance was moved at once, or if the rest is too small to be
-        // moved.
-        reports.aligned |= step == off || little == 0;
-        self.carry(step.saturating_neg());
+        let is_narrow = reports.noise.note(off, now, limits);
+        if is_narrow || off.saturating_abs() <= limits.strayed() {
+            reports.agreed = now;
+        }
+        reports.stepped = false;
+        reports.due = reports.noise.left / NUDGE_DIVISOR;
         Alignment::Fine
     }
 }

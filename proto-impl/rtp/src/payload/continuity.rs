@@ -9,7 +9,11 @@
 //! | H.264 | frame_num (§7.4.3), which counts reference pictures; a lost picture that no other refers to damages none |
 //! | VP8, VP9 | picture id of the payload descriptor (RFC 7741 §4.2, RFC 9628 §4.2) |
 //!
-//! The interval of the timestamps proves nothing, because a sender may change its frame rate at any picture.
+//! An IDR picture resets frame_num, and sequence parameter sets may change its length: a lost IDR picture between another
+//! one and its successor does not show. So for H.264 the timestamps must also advance across the gap by at most 1.5 times
+//! the least of the last intervals, and the gap must be short. If no interval is known, the gap is not harmless. This
+//! errs only if the frame rate rises to twice that of the last pictures exactly at a gap that contains an IDR picture or a
+//! change of the parameter sets.
 
 use media::codec::slice::SliceHeaders;
 use media::codec::{Codec, h264};
@@ -17,6 +21,10 @@ use wire::Reader;
 
 use super::{vp8, vp9};
 
+/// Maximum number of missing packets in a harmless gap of H.264.
+const MISSING_MAX: u64 = 16;
+/// Number of last intervals of pictures that are compared with the interval across a gap.
+const STEPS: usize = 8;
 /// Number of bytes of a slice in which its frame_num is read.
 const SLICE_BYTES_MAX: usize = 64;
 const STAP_A: u8 = 24;
@@ -48,18 +56,72 @@ pub struct Continuity {
     next: Option<PictureNumber>,
     /// True if the last packet ended a picture.
     has_ended: bool,
+    cadence: Cadence,
+}
+
+/// The last intervals of a source's pictures, in ticks.
+#[derive(Debug, Default)]
+struct Cadence {
+    /// Timestamp of the last picture.
+    last: Option<u32>,
+    /// The last intervals, in a ring; 0 for those that are not known.
+    steps: [u32; STEPS],
+    at: usize,
+}
+
+impl Cadence {
+    /// Returns the time since the last picture.
+    fn since(&self, timestamp: u32) -> Option<u32> {
+        self.last.map(|last| timestamp.wrapping_sub(last)).filter(|step| (1..=u32::MAX / 2).contains(step))
+    }
+
+    /// Notes a picture; `follows` is true if none is missing before it.
+    fn note(&mut self, timestamp: u32, follows: bool) {
+        if let Some(step) = self.since(timestamp).filter(|_| follows)
+            && let Some(place) = self.steps.get_mut(self.at)
+        {
+            *place = step;
+            self.at = (self.at + 1) % STEPS;
+        }
+        self.last = Some(timestamp);
+    }
+
+    /// True if the time since the last picture is too short for another one in between.
+    fn is_close(&self, timestamp: u32) -> bool {
+        let least = self.steps.iter().copied().filter(|step| *step > 0).min();
+        self.since(timestamp)
+            .zip(least)
+            .is_some_and(|(since, least)| since <= least.saturating_add(least / 2))
+    }
 }
 
 impl Continuity {
-    /// Creates the state before the first packet of a source with this codec.
+    /// Creates the state before the first packet of a source with this codec. `None` if its pictures have no numbers.
     #[must_use]
-    pub fn new(codec: Codec) -> Self {
-        Self { codec, slices: SliceHeaders::h264(), next: None, has_ended: false }
+    pub fn new(codec: Codec) -> Option<Self> {
+        matches!(codec, Codec::H264 | Codec::Vp8 | Codec::Vp9).then(|| Self {
+            codec,
+            slices: SliceHeaders::h264(),
+            next: None,
+            has_ended: false,
+            cadence: Cadence::default(),
+        })
+    }
+
+    /// True if a gap after the last packet may be harmless.
+    #[must_use]
+    pub const fn may_pad(&self) -> bool {
+        self.has_ended && self.next.is_some()
+    }
+
+    /// Handles a gap that the owner takes for a loss of media.
+    pub const fn lose(&mut self) {
+        (self.next, self.has_ended, self.cadence.last) = (None, false, None);
     }
 
     /// Handles a packet with media; packets must be in order. `missing` packets before it are lost. Returns false if
     /// they may have contained a part of a picture.
-    pub fn handle_packet(&mut self, missing: u64, marker: bool, payload: &[u8]) -> bool {
+    pub fn handle_packet(&mut self, missing: u64, timestamp: u32, marker: bool, payload: &[u8]) -> bool {
         // The number of a picture, and that of the next one.
         let of_id = |id: Option<PictureNumber>| id.map(|number| (number, number.next()));
         let begun = if self.codec == Codec::H264 {
@@ -75,6 +137,11 @@ impl Continuity {
         let follows = begun.is_some_and(|(number, _)| {
             self.has_ended && self.next == Some(number) && missing < 1 << number.bits
         });
+        let is_close = missing <= MISSING_MAX && self.cadence.is_close(timestamp);
+        let follows = follows && (missing == 0 || is_close || self.codec != Codec::H264);
+        if begun.is_some() && self.cadence.last != Some(timestamp) {
+            self.cadence.note(timestamp, missing == 0 || follows);
+        }
         if begun.is_some() || self.has_ended || missing > 0 {
             self.next = begun.map(|(_, next)| next);
         }

@@ -331,3 +331,28 @@ fn lost_padding_is_no_lost_picture() {
     assert_eq!(bench.events(), "LD");
     assert_eq!(bench.key_frames_wanted(), [1]);
 }
+
+/// Checks that the loss of a picture's part is reported before further media arrives, as with a static picture: at once
+/// if it cannot have been padding, otherwise after half a second.
+#[test]
+fn a_loss_before_silence_is_reported() {
+    for (ends, waits) in [(true, true), (false, false)] {
+        let mut bench = Bench::new();
+        let picture = |id: u8, first: u8| [0x90, 0x80, 0x80, id, first, 1, 2];
+        bench.packet(VP8, 1, 10, &picture(7, 0x50));
+        if ends {
+            bench.packet(VP8, 1, 11, &picture(8, 0x51));
+        } else {
+            // The packet has no picture id, so it proves nothing.
+            bench.packet(VP8, 1, 11, &[0x10, 0x51, 1, 2]);
+        }
+        assert_eq!(bench.events(), "FKD");
+        // Packet 12 is lost, and padding follows.
+        bench.packet(VP8, 1, 13, &[]);
+        bench.wait(1_000);
+        assert_eq!(bench.events(), if waits { "" } else { "L" });
+        bench.wait(500);
+        assert_eq!(bench.events(), if waits { "L" } else { "" });
+        assert_eq!(bench.key_frames_wanted(), [1]);
+    }
+}

@@ -381,3 +381,92 @@ fn reports_keep_lips_while_a_path_delays_pictures() {
         }
     }
 }
+
+/// Checks that movements towards reports keep the order of pictures, whatever the order in which they arrive and
+/// their interval.
+#[test]
+fn reports_keep_the_order_of_pictures() {
+    // Pictures of a group with a pyramid, and pictures without one whose interval changes.
+    let pyramid = |n: i64| (n / 8 * 8 + [0, 4, 2, 1, 3, 8, 6, 5][usize::try_from(n % 8).unwrap()]) * 40;
+    let pyramid = |n: i64| if n % 8 == 0 && n > 0 { pyramid(n) - 40 } else { pyramid(n) };
+    let even = |n: i64| n / 75 * 75 * 40 + if n % 150 < 75 { n % 75 * 40 } else { n % 75 / 5 * 200 };
+    for (name, shown) in [("pyramid", &pyramid as &dyn Fn(i64) -> i64), ("even", &even)] {
+        for off in [-2_500, -800, -500, 500, 800, 2_500] {
+            let mut sources = Sources::new();
+            let mut places = Vec::new();
+            for n in 0..1_500 {
+                let at = n * 40;
+                let told = at > 1_000;
+                sources.place(TrackId::AUDIO, at, 7_000 + at, told.then_some(at));
+                let own = shown(n);
+                if places.iter().all(|(before, _)| *before != own) {
+                    let out = sources.place(TrackId::VIDEO, at, own, told.then_some(own - off));
+                    places.push((own, out));
+                }
+            }
+            places.sort_unstable();
+            for pair in places.windows(2) {
+                assert!(pair[0].1 < pair[1].1, "{name}, {off}: {pair:?}");
+            }
+            let (own, out) = *places.last().unwrap();
+            let moved = out - own - (places[0].1 - places[0].0);
+            let expected = if off.abs() > 1_000 { 0 } else { -off };
+            assert!((moved - expected).abs() <= 60, "{name}, {off}: {moved}");
+        }
+    }
+}
+
+/// Checks reports whose noise hides a drift of the sound's clock.
+#[test]
+fn noisy_reports_hide_no_drift() {
+    for noise in [0, 40, 60, 90, 300] {
+        for ppm in [-200, 200] {
+            let mut sources = Sources::new();
+            let mut worst = 0;
+            for n in 0..90_000 {
+                let at = n * 40;
+                let picture = sources.place(TrackId::VIDEO, at, 90_000 + at, Some(at));
+                let own = 7_000 + at + at * ppm / 1_000_000;
+                let told = at + if n / 50 % 2 == 0 { noise } else { -noise };
+                let sound = sources.place(TrackId::AUDIO, at, own, Some(told));
+                // Noise of the very first report shows in the track's place.
+                if at > 60_000 {
+                    worst = (sound - picture).abs().max(worst);
+                }
+            }
+            let most = if noise > 100 { 450 } else { 150 };
+            assert!(worst <= most, "noise {noise}, {ppm} ppm: {worst}");
+        }
+    }
+}
+
+/// Checks that a track whose own reports are wrong is corrected by arrival, although another track follows its reports.
+#[test]
+fn a_track_with_wrong_reports_follows_arrival() {
+    let mut sources = Sources::new();
+    for n in 0..90_000 {
+        let at = n * 40;
+        let picture = sources.place(TrackId::VIDEO, at, 90_000 + at, Some(at));
+        sources.place(TrackId::AUDIO, at, 7_000 + at, Some(at));
+        let other = sources.place(TrackId::DATA, at, 500 + at + at * 200 / 1_000_000, Some(at + 20_000));
+        assert!((other - picture).abs() <= 100, "{at}: {}", other - picture);
+    }
+}
+
+/// Checks a source that restarts with other timestamps: its former reports do not apply to them.
+#[test]
+fn a_restart_of_a_source_ends_its_reports() {
+    let mut sources = Sources::new();
+    let mut distance = 0;
+    for n in 0..500 {
+        let at = n * 40;
+        let picture = sources.place(TrackId::VIDEO, at, 90_000 + at, Some(at));
+        let own = if n < 100 { 7_000 + at } else { 2_000_000 + at };
+        // The first report after the restart shows another distance than the last before it.
+        let ahead = if n < 100 { 200 } else { 500 };
+        let sound = sources.place(TrackId::AUDIO, at, own, (!(100..125).contains(&n)).then_some(at + ahead));
+        distance = sound - picture;
+        assert!(n < 127 || distance == 500, "{n}: {distance}");
+    }
+    assert_eq!(distance, 500);
+}

@@ -23,12 +23,14 @@ enum Form {
 #[derive(Debug, Clone)]
 struct Picture {
     packets: usize,
+    /// H.264 only: an IDR picture.
+    is_idr: bool,
     is_reference: bool,
     padding: usize,
 }
 
 /// A packet in the order of its number. `None` is padding.
-type Sent = Option<(bool, Vec<u8>, bool)>;
+type Sent = Option<(u32, bool, Vec<u8>, bool)>;
 
 /// Returns the payload of packet `at` of picture `number`, which has `count` packets.
 fn payload(form: Form, number: usize, frame_num: u8, picture: &Picture, at: usize) -> Vec<u8> {
@@ -37,11 +39,18 @@ fn payload(form: Form, number: usize, frame_num: u8, picture: &Picture, at: usiz
     match form {
         Form::H264 => {
             let reference = if picture.is_reference { 0x40 } else { 0 };
-            let slice = [0x9a | frame_num >> 3 & 1, frame_num << 5 | 0x1f, 7, 7];
+            let (reference, kind) = if picture.is_idr { (0x60, 5) } else { (reference, 1) };
+            // first_mb_in_slice 0, slice_type 5 or 7, pic_parameter_set_id 0, frame_num.
+            let start = if picture.is_idr { 0x88 } else { 0x9a };
+            let slice = if picture.is_idr {
+                [start, 0x84, 7, 7]
+            } else {
+                [start | frame_num >> 3 & 1, frame_num << 5 | 0x1f, 7, 7]
+            };
             match (is_first, is_last) {
-                (true, true) => [&[reference | 1], &slice[..]].concat(),
-                (true, false) => [&[reference | FU_A, FU_START | 1], &slice[..]].concat(),
-                (false, last) => vec![reference | FU_A, if last { 0x41 } else { 1 }, 9],
+                (true, true) => [&[reference | kind], &slice[..]].concat(),
+                (true, false) => [&[reference | FU_A, FU_START | kind], &slice[..]].concat(),
+                (false, last) => vec![reference | FU_A, if last { 0x40 | kind } else { kind }, 9],
             }
         }
         Form::Vp8 => vec![0x80 | if is_first { 0x10 } else { 0 }, 0x80, 0x80 | high, low, 5],
@@ -60,14 +69,18 @@ fn stream(form: Form, pictures: &[Picture]) -> Vec<Sent> {
     let mut sent = Vec::new();
     let mut frame_num = 0u8;
     for (number, picture) in pictures.iter().enumerate() {
+        let timestamp = u32::try_from(number).unwrap().wrapping_mul(3000).wrapping_sub(60_000);
+        if picture.is_idr {
+            frame_num = 0;
+        }
         for at in 0..picture.packets {
             let payload = payload(form, number, frame_num, picture, at);
             // The loss of a picture that no other refers to is harmless in H.264 alone, whose number does not show it.
-            let matters = picture.is_reference || !matches!(form, Form::H264);
-            sent.push(Some((at + 1 == picture.packets, payload, matters)));
+            let matters = picture.is_idr || picture.is_reference || !matches!(form, Form::H264);
+            sent.push(Some((timestamp, at + 1 == picture.packets, payload, matters)));
         }
         sent.extend((0..picture.padding).map(|_| None));
-        if picture.is_reference {
+        if picture.is_reference || picture.is_idr {
             frame_num = (frame_num + 1) % 16;
         }
     }
@@ -79,10 +92,11 @@ fn continuity(form: Form) -> Continuity {
         Form::H264 => Codec::H264,
         Form::Vp8 => Codec::Vp8,
         Form::Vp9(_) => Codec::Vp9,
-    });
+    })
+    .unwrap();
     if matches!(form, Form::H264) {
         let sets = [&[STAP_A, 0, 22], SPS, &[0, 4], PPS].concat();
-        assert!(continuity.handle_packet(0, false, &sets));
+        assert!(continuity.handle_packet(0, 0, false, &sets));
     }
     continuity
 }
@@ -92,9 +106,13 @@ fn forms() -> impl Strategy<Value = Form> {
 }
 
 fn pictures() -> impl Strategy<Value = Vec<Picture>> {
-    let picture = (1..=4usize, prop::bool::weighted(0.8), 0..=3usize);
-    let picture =
-        picture.prop_map(|(packets, is_reference, padding)| Picture { packets, is_reference, padding });
+    let picture = (1..=4usize, prop::bool::weighted(0.8), prop::bool::weighted(0.3), 0..=3usize);
+    let picture = picture.prop_map(|(packets, is_reference, is_idr, padding)| Picture {
+        packets,
+        is_idr,
+        is_reference,
+        padding,
+    });
     prop::collection::vec(picture, 2..200)
 }
 
@@ -112,14 +130,14 @@ proptest! {
         let mut sent = stream(form, &pictures).into_iter();
         for ((arriving, lost), is_long) in runs.into_iter().zip(long) {
             // Padding that arrives is no media, and does not count as missing.
-            for (marker, payload, _) in sent.by_ref().take(arriving).flatten() {
-                prop_assert!(continuity.handle_packet(0, marker, &payload));
+            for (timestamp, marker, payload, _) in sent.by_ref().take(arriving).flatten() {
+                prop_assert!(continuity.handle_packet(0, timestamp, marker, &payload));
             }
             let gap: Vec<Sent> = sent.by_ref().take(if is_long { lost } else { lost % 6 }).collect();
             let next = sent.by_ref().find_map(|packet| packet);
-            let Some((marker, payload, _)) = next else { break };
-            let is_damaged = gap.iter().flatten().any(|(_, _, matters)| *matters);
-            let is_harmless = continuity.handle_packet(gap.len() as u64, marker, &payload);
+            let Some((timestamp, marker, payload, _)) = next else { break };
+            let is_damaged = gap.iter().flatten().any(|(_, _, _, matters)| *matters);
+            let is_harmless = continuity.handle_packet(gap.len() as u64, timestamp, marker, &payload);
             prop_assert!(!(is_damaged && is_harmless), "{form:?}: {gap:?}");
         }
     }
@@ -128,12 +146,16 @@ proptest! {
     fn lost_padding_between_pictures_is_harmless(form in forms(), pictures in pictures()) {
         let mut continuity = continuity(form);
         let mut missing = 0;
+        // The interval of H.264 has to be known, and IDR pictures have no consecutive numbers.
+        let mut pictures = pictures;
+        pictures[0].padding = 0;
+        pictures.iter_mut().for_each(|picture| picture.is_idr = false);
         for packet in stream(form, &pictures) {
-            let Some((marker, payload, _)) = packet else {
+            let Some((timestamp, marker, payload, _)) = packet else {
                 missing += 1;
                 continue;
             };
-            prop_assert!(continuity.handle_packet(missing, marker, &payload), "{form:?}");
+            prop_assert!(continuity.handle_packet(missing, timestamp, marker, &payload), "{form:?}");
             missing = 0;
         }
     }
@@ -141,7 +163,26 @@ proptest! {
     #[test]
     fn arbitrary_payloads_prove_nothing_alone(payload in prop::collection::vec(any::<u8>(), 0..40)) {
         for form in [Form::H264, Form::Vp8, Form::Vp9(1)] {
-            prop_assert!(!continuity(form).handle_packet(1, true, &payload));
+            prop_assert!(!continuity(form).handle_packet(1, 0, true, &payload));
         }
     }
+}
+
+/// Checks that a lost IDR picture is found, although the numbers before and after it are consecutive.
+#[test]
+fn a_lost_idr_picture_is_no_padding() {
+    let picture = |is_idr| Picture { packets: 1, is_idr, is_reference: true, padding: 0 };
+    let sent = stream(Form::H264, &[false, false, true, true, false].map(picture));
+    let mut continuity = continuity(Form::H264);
+    let mut handle = |at: usize, missing| {
+        let (timestamp, marker, payload, _) = sent[at].as_ref().unwrap();
+        continuity.handle_packet(missing, *timestamp, *marker, payload)
+    };
+    assert!((0..3).all(|at| handle(at, 0)));
+    assert!(!handle(4, 1), "the fourth is lost");
+}
+
+#[test]
+fn codecs_without_numbers_have_no_continuity() {
+    assert!(Continuity::new(Codec::H265).is_none() && Continuity::new(Codec::Av1).is_none());
 }
