@@ -84,7 +84,7 @@ fn serve(options: &Options, takes_over: bool) -> ExitCode {
     if let Err(error) = watch_signals(notices.clone()) {
         return fail(RUN_TIME, &format!("signals: {error}"));
     }
-    let server = match Server::start(&config, options, &notices, successor.as_ref()) {
+    let server = match Server::start(&config, options, &notices, successor) {
         Ok(server) => server,
         Err(error) => return fail(RUN_TIME, &error.with_advice(&config)),
     };

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::directory::Side;
 use crate::http::Response;
 use crate::store::{self, backup};
 use crate::types::Now;
@@ -53,6 +54,10 @@ impl Walks {
             return;
         }
         self.backups.due = now.mono.checked_add(LOOK);
+        // The newer process has the store, and backs it up.
+        if cx.side == Some(Side::Guest) {
+            return;
+        }
         let every = cx.config.server.backups().every;
         if self.backups.under_way.is_none() && !records.writes.is_broken() {
             self.begin_backup(cx, records, now, None, every);

@@ -230,10 +230,19 @@ impl Outgoing<'_> {
     /// source's stream, the copy continues as the source's stream.
     pub(super) fn take_source(&mut self, key: &StreamKey) {
         let is_wanted = self.records.get(key).is_some_and(|record| record.source_wanted);
-        if !is_wanted || self.cx.lets_in_nothing() {
+        let is_copy = self.outbound.is_copy(self.registry, key);
+        // The older process of an upgrade, which is alone again, keeps its viewers.
+        let cluster = &self.registry.cluster;
+        let serves_viewers = is_copy && cluster.is_pair() && !cluster.has_other() && !self.cx.is_draining();
+        if !is_wanted || (self.cx.lets_in_nothing() && !serves_viewers) {
             return;
         }
-        let is_copy = self.outbound.is_copy(self.registry, key);
+        if self.cx.leaving.is_some()
+            && let Ok(checked) = self.cx.check_source(self.records, key)
+        {
+            self.outbound.release_copy(self.cx, self.registry, self.now, key);
+            return self.run_source(key, checked);
+        }
         if is_copy {
             self.outbound.release_copy(self.cx, self.registry, self.now, key);
         }

@@ -1,5 +1,6 @@
 //! Orders from the command line to a running server.
 
+use super::answer::Outcome;
 use super::backups::busy;
 use super::mask::Requester;
 use super::{Control, Now};
@@ -15,6 +16,8 @@ pub enum Order {
         /// True to begin a drain.
         is_leaving: bool,
     },
+    /// Say whether a newer process may take over.
+    CheckUpgrade,
 }
 
 impl Control {
@@ -29,6 +32,14 @@ impl Control {
             }
             Order::Drain { is_leaving } => {
                 let outcome = self.outbound.drain(&mut self.cx, &mut self.registry, now, is_leaving);
+                self.cx.answer(requester, outcome.response(200));
+            }
+            Order::CheckUpgrade => {
+                // The newer process would admit sessions.
+                let outcome = match self.cx.lets_in_nothing() {
+                    true => Outcome::failure("the server is draining"),
+                    false => Outcome::success(),
+                };
                 self.cx.answer(requester, outcome.response(200));
             }
         }

@@ -93,6 +93,9 @@ impl Desk {
             Request::Release { key, token } | Request::Bury { key, token } => {
                 if self.has(&key, token) {
                     self.set(key, None);
+                } else if !self.claims.contains_key(&key) {
+                    // The directory of the process that has ended knew this claim; this one does not.
+                    self.tell(side, News::Claim { key, holder: None });
                 }
             }
             Request::HandOver { key, token, to: (node, incarnation) } => {
@@ -303,6 +306,15 @@ mod tests {
         desk.committed(Side::Keeper, &[Op::Delete(key("s").into())]);
         desk.guest_left();
         assert_eq!(news(&mut desk), []);
+    }
+
+    #[test]
+    fn a_claim_that_only_an_earlier_directory_knew_is_reported_as_free() {
+        let mut desk = desk();
+        desk.handle_request(Side::Keeper, Request::Bury { key: key("lost"), token: 4 });
+        assert_eq!(news(&mut desk), [(Side::Keeper, News::Claim { key: key("lost"), holder: None })]);
+        desk.handle_request(Side::Keeper, Request::Bury { key: key("s"), token: 4 });
+        assert_eq!(news(&mut desk), [], "another claim is valid");
     }
 
     #[test]

@@ -49,16 +49,32 @@ fn socket_file(home: &Path) -> PathBuf {
     home.join("data").join("control.sock")
 }
 
-/// Starts the thread of the socket, which ends with the process. A socket file that already exists is removed.
-/// No other server uses it, because this server holds the lock of the store.
-pub(super) fn start(home: &Path, control_sender: ControlSender, upgrader: Upgrader) -> io::Result<()> {
+/// The socket before it has its name.
+#[derive(Debug)]
+pub(super) struct Unnamed {
+    listener: UnixListener,
+    beside: PathBuf,
+    path: PathBuf,
+}
+
+/// Makes the socket beside its place, which an older process of this server may still have.
+pub(super) fn bind(home: &Path) -> io::Result<Unnamed> {
     let path = socket_file(home);
-    match fs::remove_file(&path) {
+    let beside = path.with_extension("sock.new");
+    match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let listener = UnixListener::bind(&path)?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+    let listener = UnixListener::bind(&beside)?;
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o600))?;
+    Ok(Unnamed { listener, beside, path })
+}
+
+/// Starts the thread of the socket, which ends with the process. A socket file that already exists is replaced.
+/// No other server uses it, because this server holds the lock of the store.
+pub(super) fn start(unnamed: Unnamed, control_sender: ControlSender, upgrader: Upgrader) -> io::Result<()> {
+    let Unnamed { listener, beside, path } = unnamed;
+    fs::rename(beside, path)?;
     let serve_all = move || {
         for stream in listener.incoming() {
             let served = stream.and_then(|stream| serve(&stream, &control_sender, &upgrader));

@@ -45,8 +45,10 @@ pub(super) enum Mail {
     GiveWay(GiveWay),
     /// List the sockets, for a process that takes over from this one.
     ListSockets(Sender<io::Result<Vec<Listed>>>),
-    /// Open the relay for the other process, or close it.
-    Relay(Option<(&'static Listener, TcpListener)>),
+    /// Open a relay for another process.
+    OpenRelay(&'static Listener, TcpListener),
+    /// Close the relay for another process at this address.
+    CloseRelay(SocketAddr),
     /// Accept nothing more: another process does.
     Retire,
     /// A check of the watchdog whether the worker still handles its mail.

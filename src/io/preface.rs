@@ -2,7 +2,7 @@
 //! the header is complete, because everything about a session depends on its peer.
 //!
 //! 1. A connection from an address that is not a trusted proxy is refused before any byte of it is
-//!   read.
+//!    read.
 //! 2. The header is examined in the kernel's buffer, and read only once it is complete. The bytes after it are not
 //!    touched, because TLS may begin there.
 //! 3. If a header is malformed or late, the connection is closed, and one line is logged.

@@ -1,9 +1,9 @@
 //! The whole server as one value: binds the ports, starts the threads, and reports how the server ends.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 
@@ -145,14 +145,14 @@ impl Server {
         config: &Config,
         options: &Options,
         notices: &Sender<Notice>,
-        successor: Option<&Successor>,
+        successor: Option<Successor>,
     ) -> Result<Self, StartError> {
         let open_files = raise_open_files();
         let Base { mut records, membership, certificate: (files, tls), addresses, sockets, own_relay } =
-            Base::lay(config, options, successor)?;
+            Base::lay(config, options, successor.as_ref())?;
 
         let seed = Seed::from_os().map_err(io::Error::other)?;
-        let secret = secret_of_nodes(config, &seed, successor);
+        let secret = secret_of_nodes(config, &seed, successor.as_ref());
         let nodes = NodeConfigs::of_secret(&secret)?;
         let control_seed = seed.derive("control", 0);
         let started = ControlConfig { cluster: membership, ..control_config(config, &addresses, &seed) };
@@ -194,15 +194,16 @@ impl Server {
             free_memory: FreeMemory::new(clock::now().mono),
         };
         let upgrader = Upgrader::new(upgrade::Parts {
-            program: std::env::current_exe(),
+            program: upgrade::program(),
             arguments: upgrade::arguments(),
             workers: senders.clone(),
             control: control_sender.clone(),
             keeper,
             secret,
             is_busy: AtomicBool::new(false),
+            newer: Mutex::default(),
         });
-        local::start(&config.home, control_sender.clone(), upgrader.clone())?;
+        let local = local::bind(&config.home)?;
         // The workers must know the applications before they accept connections. Otherwise a client that connects as
         // soon as a port is open might not find its application.
         control_thread.deliver();
@@ -229,17 +230,26 @@ impl Server {
             tls,
             nodes,
             notices: notices.clone(),
+            begin: Arc::default(),
         };
         let mut workers = Vec::with_capacity(sockets.len());
         for (index, ((poll, (_, mailbox)), sockets)) in (0u16..).zip(ends.into_iter().zip(sockets)) {
             workers.push(shells.start(WorkerId(index), poll, mailbox, sockets)?);
         }
+        let held = (notices, &shells.begin);
+        let store = start_thread("store", held, store)?;
+        let control_thread = start_thread("control", held, move || control_thread.run())?;
+        // An older process goes on until now. From here on this one must not fail.
         if let Some((successor, relay)) = successor.zip(own_relay) {
             successor.took(relay)?;
+            if let Err(error) = local::start(local, control_sender, upgrader.clone()) {
+                tracing::error!(%error, "the command line does not reach this process");
+            }
+        } else {
+            local::start(local, control_sender, upgrader.clone())?;
         }
-        let store = start_thread("store", notices, store)?;
+        shells.begin.get_or_init(|| ());
         let pulse = Pulse { workers: shells.senders, control: shells.control_sender };
-        let control_thread = start_thread("control", notices, move || control_thread.run())?;
         Ok(Self { addresses, pulse, control_thread, workers, store, reload, upgrader })
     }
 
@@ -251,6 +261,7 @@ impl Server {
 
     /// Begins the drain: no new sessions are accepted, peers are notified, the store is flushed.
     pub fn drain(&self) {
+        self.upgrader.stop();
         self.pulse.control.send(ControlMail::Drain);
     }
 
@@ -316,6 +327,8 @@ struct Shells {
     tls: Configs,
     nodes: NodeConfigs,
     notices: Sender<Notice>,
+    /// Set when the threads may begin.
+    begin: Arc<OnceLock<()>>,
 }
 
 impl Shells {
@@ -342,7 +355,7 @@ impl Shells {
             tls: self.tls.clone(),
             nodes: self.nodes.clone(),
         })?;
-        start_thread(&format!("worker-{}", id.0), &self.notices, move || shell.run())
+        start_thread(&format!("worker-{}", id.0), (&self.notices, &self.begin), move || shell.run())
     }
 }
 
@@ -359,15 +372,16 @@ fn deliver(control_sender: &ControlSender, workers: &[MailSender]) -> Arc<Delive
     })
 }
 
-/// Starts a thread. `notices` gets a message when it ends.
+/// Starts a thread, which waits until all threads may `begin`. `notices` gets a message when it ends.
 fn start_thread(
     name: &str,
-    notices: &Sender<Notice>,
+    (notices, begin): (&Sender<Notice>, &Arc<OnceLock<()>>),
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    let farewell = Farewell(notices.clone());
+    let (farewell, begin) = (Farewell(notices.clone()), Arc::clone(begin));
     thread::Builder::new().name(name.to_owned()).spawn(move || {
         let _farewell = farewell;
+        begin.wait();
         work();
     })
 }
@@ -474,9 +488,11 @@ impl Base {
         jobs::remember(options, config);
         let certificate = certificate(config)?;
         let (addresses, mut sockets) = bind(&config.server, Offer(Some(successor)))?;
+        successor.close_rest();
         let (relay, listener) = upgrade::private_relay()?;
         if let Some(first) = sockets.first_mut() {
             first.listeners.push(listener);
+            first.private = Some(relay);
         }
         for (of_worker, stream) in sockets.iter_mut().zip(successor.take_strays()) {
             of_worker.strays = Some(stream);

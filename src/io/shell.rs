@@ -79,6 +79,8 @@ pub(super) struct Sockets {
     pub(super) ports: Vec<(&'static Port, UdpSocket, u16)>,
     /// Connection to the same worker of an older process.
     pub(super) strays: Option<UnixStream>,
+    /// Address of the listener that only an older process can reach.
+    pub(super) private: Option<SocketAddr>,
 }
 
 /// The parts from which a shell is made.
@@ -130,7 +132,7 @@ pub(super) struct Shell {
     driver: Driver,
     machine: WorkerMachine,
     mailbox: Mailbox,
-    listeners: Vec<(&'static Listener, TcpListener)>,
+    listeners: Vec<sockets::Marked>,
     budget: Arc<Budget>,
     proxied: Proxied,
     prefaces: Prefaces,
@@ -148,7 +150,7 @@ pub(super) struct Shell {
 impl Shell {
     pub(super) fn new(parts: Parts) -> io::Result<Self> {
         let Parts { id, poll, mailbox, sockets, loads, budgets, .. } = parts;
-        let Sockets { mut listeners, ports, strays } = sockets;
+        let Sockets { mut listeners, ports, strays, private } = sockets;
         let own_load = loads.get(usize::from(id.0)).map(Arc::clone).unwrap_or_default();
         let settle = if loads.len() > 1 { SETTLE } else { Duration::ZERO };
         let mut driver = Driver::new(poll, Bounds { settle, ..BOUNDS }, own_load);
@@ -173,7 +175,7 @@ impl Shell {
             driver,
             machine: WorkerMachine { worker, colleagues, tls: parts.tls, nodes: parts.nodes, drained: false },
             mailbox,
-            listeners,
+            listeners: sockets::marked(listeners, private),
             budget: budgets.connections,
             proxied: budgets.proxied,
             prefaces: Prefaces::new(PREFACES),
@@ -261,7 +263,8 @@ impl Shell {
                     let _ = answer.send(Some(self.id));
                 }
                 Mail::ListSockets(answer) => drop(answer.send(self.list_sockets())),
-                Mail::Relay(relay) => self.set_relay(relay),
+                Mail::OpenRelay(listener, socket) => self.open_relay(listener, socket),
+                Mail::CloseRelay(address) => self.close_relay(address),
                 Mail::Retire => self.retire(),
                 Mail::Socket(handover) => {
                     // The connection was counted when it was handed over, so that a burst of connections is spread. Its
@@ -294,7 +297,7 @@ impl Shell {
                     self.accept_paused_until = Some(now.mono);
                     break;
                 }
-                let Some((listener, socket)) = self.listeners.get(index) else { break };
+                let Some((listener, socket, _)) = self.listeners.get(index) else { break };
                 let listener = *listener;
                 match socket.accept() {
                     Ok((stream, peer)) => self.admit(now, stream, peer, listener),

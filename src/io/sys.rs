@@ -6,6 +6,7 @@ mod descriptors;
 mod memory_files;
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -17,6 +18,15 @@ pub(crate) use memory_files::{MemoryFiles, write_more};
 pub(crate) fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value)
+}
+
+/// Replaces the standard input by one that is empty.
+pub(crate) fn empty_standard_input() -> io::Result<()> {
+    let empty = File::open("/dev/null")?;
+    // SAFETY: both descriptors are open: `empty` lives across the call, and standard input is closed by nobody, because
+    // the library's handle of it does not own it.
+    let result = unsafe { libc::dup2(empty.as_raw_fd(), libc::STDIN_FILENO) };
+    if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Sets a numeric socket option.

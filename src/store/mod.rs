@@ -243,6 +243,9 @@ pub enum Request {
     },
 }
 
+/// Number of the replies that report a failed commit of another process, after which the store has to be rebuilt.
+pub const OF_OTHERS: u64 = 0;
+
 /// The reply to a request. Replies to commits and rebuilds are sent in the order of the requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {

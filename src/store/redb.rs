@@ -221,6 +221,13 @@ fn copy_file(from: &Path, to: &Path) -> Result<(), Error> {
     copy().map(drop).map_err(|e| io_error(from, &e))
 }
 
+impl RedbStore {
+    /// True unless a commit has failed, and the file was not written anew since.
+    pub const fn is_open(&self) -> bool {
+        self.database.is_some()
+    }
+}
+
 impl Store for RedbStore {
     fn read(&mut self, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error> {
         let database = self.database.as_ref().ok_or(Error::Unknown)?;

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::io::Read;
-use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,8 +60,10 @@ fn copy_program(to: &Path) {
 impl Installed {
     fn new() -> Self {
         let home = Home::new();
+        // The path is a symbolic link, as of installations with a folder for each version.
         let program = home.path().join("millstream");
-        copy_program(&program);
+        copy_program(&home.path().join("first"));
+        symlink(home.path().join("first"), &program).unwrap();
         Self { home, program }
     }
 
@@ -207,9 +209,6 @@ fn c_21_a_new_process_takes_over_and_sessions_of_the_old_one_go_on_until_they_en
     assert!(count > 20 && failed.is_empty(), "{count}: {failed:?}");
     assert!(player.is_playing() && flv.is_playing() && server.is_alive() && newer.is_alive());
 
-    let Err(said) = upgrade(&installed.folder()) else { panic!("a third process") };
-    assert!(said.contains("still serves sessions"), "{said}");
-
     // The older process ends with its last session; the id is free then.
     drop((player, flv));
     publisher.stop();
@@ -234,8 +233,8 @@ fn c_21_a_new_process_takes_over_and_sessions_of_the_old_one_go_on_until_they_en
     wait_for("the end of the third process", secs(20), || !newest.is_alive());
 }
 
-/// A program that takes the store, and dies.
-const DIES_WITH_THE_STORE: &str = r#"#!/usr/bin/env python3
+/// A program that takes the store, and then does what stands in the place of END.
+const TAKES_THE_STORE: &str = r#"#!/usr/bin/env python3
 import json, os, socket, struct
 older = socket.socket(fileno=os.dup(0))
 def receive(count):
@@ -253,7 +252,7 @@ receive(len(offer["sockets"]) + offer["workers"])
 ready = json.dumps({"type": "ready"}).encode()
 older.sendall(struct.pack(">I", len(ready)) + ready)
 assert frame()["type"] == "take"
-os.kill(os.getpid(), 9)
+END
 "#;
 
 #[test]
@@ -283,7 +282,7 @@ fn c_21_a_new_process_that_fails_changes_nothing() {
     };
     installed.replace(Some("#!/bin/sh\nexit 3\n"));
     check_refused("exit status: 3");
-    installed.replace(Some(DIES_WITH_THE_STORE));
+    installed.replace(Some(&TAKES_THE_STORE.replace("END", "os.kill(os.getpid(), 9)")));
     check_refused("signal: 9");
     check_refused("signal: 9");
     // The program itself, with settings that are wrong by now.
@@ -293,6 +292,16 @@ fn c_21_a_new_process_that_fails_changes_nothing() {
     fs::write(&settings, format!("{before}\nlimits.connections=many\n")).unwrap();
     check_refused("exit status: 2");
     fs::write(&settings, before).unwrap();
+    // A new process would let in what a drain keeps out.
+    let drain = |order: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+        let drained = command.arg("drain").args(order).arg("--home").arg(installed.folder()).status();
+        assert!(drained.unwrap().success());
+    };
+    drain(&[]);
+    let Err(said) = upgrade(&installed.folder()) else { panic!("a drain is undone") };
+    assert!(said.contains("the server is draining"), "{said}");
+    drain(&["off"]);
     let (count, failed) = knocking.stop();
     assert!(count > 20 && failed.is_empty(), "{count}: {failed:?}");
 
@@ -325,6 +334,9 @@ fn c_21_sources_and_returning_publishers_move_to_the_new_process_and_viewers_sta
     wait_for("media", secs(20), || players.iter().all(|player| player.media() > 10));
 
     let newer = upgrade(&installed.folder()).unwrap_or_else(|said| panic!("{said}\n{}", installed.log()));
+    // A third process is refused, which changes nothing between the two.
+    let Err(said) = upgrade(&installed.folder()) else { panic!("a third process") };
+    assert!(said.contains("still serves sessions"), "{said}");
     // An encoder that loses its connection returns to the new process; its viewers are still at the old one.
     drop(encoder);
     wait_for("the loss", secs(20), || installed.log().contains("publisher lost"));
@@ -345,6 +357,67 @@ fn c_21_sources_and_returning_publishers_move_to_the_new_process_and_viewers_sta
         assert!(player.is_playing());
     }
     assert!(newer.is_alive());
+}
+
+#[test]
+fn c_21_a_new_process_that_is_killed_leaves_the_store_and_the_viewers_to_the_old_one() {
+    let origin = Server::start(&[]);
+    let _camera = Publisher::start(origin.rtmp, "live", "camera");
+    let installed = Installed::new();
+    let mut server = installed.start(&["server.workers=2"]);
+    let url = origin.rtmp_url("live/camera");
+    let body = format!(r#"{{"streamId":"pulled","type":"streamSource","streamUrl":"{url}"}}"#);
+    let made = server.api().post("/live/rest/v2/broadcasts/create?autoStart=true", &body);
+    assert_eq!(made.status, 200, "{made:?}");
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "pulled"));
+    let player = Player::start(server.rtmp, "live", "pulled");
+    wait_for("media", secs(20), || player.media() > 10);
+    let newer = upgrade(&installed.folder()).unwrap_or_else(|said| panic!("{said}\n{}", installed.log()));
+    wait_for("the source's move", secs(40), || installed.log().contains("source runs at another node"));
+    let before = player.media();
+    wait_for("media of the new process", secs(30), || player.media() > before + 60);
+    newer.signal("KILL");
+    wait_for("the store", secs(30), || installed.log().contains("store open again"));
+    let before = player.media();
+    wait_for("media without the new process", secs(40), || player.media() > before + 60);
+    assert!(player.is_playing() && server.is_alive());
+    drop(player);
+    assert_eq!(server.wait(secs(90)).code(), Some(0), "{}", installed.log());
+    // The record has outlived both processes.
+    let server = installed.start(&[]);
+    assert!(server.api().broadcast("live", "pulled").is_some());
+}
+
+#[test]
+fn c_21_a_port_that_the_new_settings_do_not_have_is_closed() {
+    let installed = Installed::new();
+    let server = installed.start(&[]);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let real = installed.home.path().join("first");
+    let script = format!("#!/bin/sh\nexec {} \"$@\" --set rtmp.port={}\n", real.display(), free.port());
+    installed.replace(Some(&script));
+    let newer = upgrade(&installed.folder()).unwrap_or_else(|said| panic!("{said}\n{}", installed.log()));
+    wait_for("the end of the old port", secs(20), || TcpStream::connect(server.rtmp).is_err());
+    let _publisher = Publisher::start(free, "live", "s");
+    wait_for("a stream at the new port", secs(20), || is_broadcasting(&server, "s"));
+    assert!(newer.is_alive());
+}
+
+#[test]
+fn c_21_a_server_that_is_to_end_calls_an_upgrade_off() {
+    let installed = Installed::new();
+    let mut server = installed.start(&[]);
+    let pid = installed.home.path().join("pid");
+    let waits = format!("open({pid:?}, 'w').write(str(os.getpid())); older.recv(1)");
+    installed.replace(Some(&TAKES_THE_STORE.replace("END", &waits)));
+    server.signal("USR2");
+    let started = || fs::read_to_string(&pid).ok()?.parse().ok().map(Newer);
+    wait_for("the new process", secs(20), || fs::read_to_string(&pid).is_ok_and(|pid| !pid.is_empty()));
+    let newer = started().unwrap();
+    server.signal("TERM");
+    assert_eq!(server.wait(secs(60)).code(), Some(0), "{}", installed.log());
+    wait_for("the end of the new process", secs(20), || !newer.is_alive());
+    assert!(installed.log().contains("upgrade called off"), "{}", installed.log());
 }
 
 #[test]

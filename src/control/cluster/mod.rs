@@ -349,7 +349,8 @@ impl Cluster {
     /// Notes whether the directory can be reached. When it can be reached again, all held claims are reported to it.
     pub(in crate::control) fn contact(&mut self, now: Instant, is_there: bool) {
         if self.is_away && is_there {
-            self.settles_until = self.own.as_ref().and_then(|own| now.checked_add(own.lease));
+            let lease = self.shared_lease();
+            self.settles_until = lease.and_then(|lease| now.checked_add(lease));
             let keep = |held: &Held| Request::Keep { key: held.key.clone(), token: held.token };
             let mut held: Vec<&Held> = self.held.values().collect();
             held.sort_by(|a, b| (&a.key, b.token).cmp(&(&b.key, a.token)));
@@ -422,6 +423,11 @@ impl Cluster {
         }
     }
 
+    /// Lease of the nodes of a cluster; `None` for the two processes of an upgrade, which notice each other's end.
+    fn shared_lease(&self) -> Option<Duration> {
+        self.own.as_ref().filter(|own| !own.is_pair).map(|own| own.lease)
+    }
+
     /// Sets all nodes known to the directory.
     pub(in crate::control) fn nodes_told(&mut self, now: Instant, mut all: Vec<Node>, changes: &mut Changes) {
         self.settles_until.take_if(|until| *until <= now);
@@ -429,8 +435,7 @@ impl Cluster {
         // meanwhile, so that the other nodes could not renew their leases either. (The directory of a pair of processes
         // sends the list only when it changes.)
         let before = self.census.replace(now);
-        if let Some(lease) = self.own.as_ref().map(|own| own.lease)
-            && !self.is_pair()
+        if let Some(lease) = self.shared_lease()
             && before.is_some_and(|before| now.saturating_duration_since(before) > lease / 2)
         {
             self.settles_until = now.checked_add(lease);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::pair::share_records;
+use super::pair::{have_records, share_records};
 use super::{Changes, Cluster, Location, Unclaimed};
 use crate::control::Control;
 use crate::control::admission::Ticket;
@@ -28,6 +28,7 @@ impl Control {
                 cluster.bury(now.mono);
                 if cluster.is_pair() && !cluster.has_other() {
                     self.cx.set_side(None);
+                    have_records(&mut self.records, now);
                     self.files.finish_postponed(&mut self.cx, &self.records, now);
                 }
             }

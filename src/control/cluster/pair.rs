@@ -43,6 +43,18 @@ impl Unclaimed {
 /// Shares the records with another process, which has to know those made by publishing, too.
 pub(super) fn share_records(records: &mut Records, now: Now) {
     records.writes.pair();
+    write_made(records, now);
+}
+
+/// Has the records alone again. Those made by publishing are no longer stored.
+pub(super) fn have_records(records: &mut Records, now: Now) {
+    if records.writes.part() {
+        write_made(records, now);
+    }
+}
+
+/// Writes the records made by publishing: stores them if another process has to know them, or removes them.
+fn write_made(records: &mut Records, now: Now) {
     let made = records.all().filter(|(_, record)| record.zombi).map(|(key, _)| key);
     for key in made.collect::<Vec<_>>() {
         records.writes.mark_dirty(now, key);

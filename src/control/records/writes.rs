@@ -120,7 +120,7 @@ pub(in crate::control) struct Writes {
 struct Shared {
     /// Id of this node, if other nodes write these records as well.
     node: Option<NodeId>,
-    /// True if another process of this server writes these records as well, or did.
+    /// True if another process of this server writes these records as well.
     is_pair: bool,
     /// Keys of the commit under way.
     under_way: BTreeSet<store::Key>,
@@ -198,6 +198,15 @@ impl Records {
     pub(in crate::control) fn handle_store(&mut self, now: Now, reply: store::Reply) -> bool {
         if self.writes.broken.as_ref().is_some_and(|broken| broken.batch == Some(reply.batch)) {
             self.rebuilt(now, reply);
+            return false;
+        }
+        if reply.batch == store::OF_OTHERS {
+            if let Err(error) = reply.result.as_ref()
+                && self.writes.broken.is_none()
+            {
+                tracing::error!(%error, "store not writable for the older process; changes fail until it is");
+                self.commit_failed(Vec::new(), Fault::of(error));
+            }
             return false;
         }
         let committed = self.writes.committing.take_if(|(batch, _)| *batch == reply.batch);
@@ -372,6 +381,11 @@ impl Writes {
     /// Notes that another process of this server writes these records, too.
     pub(in crate::control) const fn pair(&mut self) {
         self.shared.is_pair = true;
+    }
+
+    /// Notes that no other process writes these records any more.
+    pub(in crate::control) const fn part(&mut self) -> bool {
+        std::mem::replace(&mut self.shared.is_pair, false)
     }
 
     /// True if a record is one that the store keeps.

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::control::found_recording;
+use crate::directory::{News, Node, Process};
 use crate::jobs::Finished;
 use crate::store::{Error, Reply, Request as StoreRequest};
+use crate::types::NodeId;
 
 const VODS: &str = "/live/rest/v2/vods";
 
@@ -244,4 +246,43 @@ fn q_13_another_reason_is_told_at_once_and_only_so_many_of_them() {
     ] {
         assert_eq!(fail(reason).contains("retrying"), is_told, "{reason}");
     }
+}
+
+#[test]
+fn b_04_a_failed_commit_of_the_other_process_of_an_upgrade_makes_the_store_be_written_anew() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.hold = true;
+    let failed = |error| Reply { batch: store::OF_OTHERS, result: Err(error) };
+    rig.control.handle_store(rig.now, failed(Error::Unknown));
+    rig.drain();
+    let asked = |rig: &Rig| rig.held.iter().filter(|one| matches!(one, StoreRequest::Rebuild { .. })).count();
+    assert_eq!(asked(&rig), 1);
+    rig.control.handle_store(rig.now, failed(Error::Unknown));
+    rig.drain();
+    assert_eq!(asked(&rig), 1, "it is under way");
+    let put = rig.send(Method::Put, "/live/rest/v2/broadcasts/s", r#"{"name":"n"}"#);
+    rig.run_for(ms(10));
+    assert_eq!(rig.answer(put).unwrap().0, 500);
+    rig.store_says(&Ok(()));
+    rig.hold = false;
+    let put = rig.send(Method::Put, "/live/rest/v2/broadcasts/s", r#"{"name":"n"}"#);
+    rig.run_for(ms(10));
+    assert_eq!(rig.answer(put).unwrap().0, 200);
+}
+
+#[test]
+fn b_13_the_older_process_of_an_upgrade_makes_no_backups() {
+    let mut rig = Rig::with(&[("store.backup_hours", "5")], &[]);
+    let process = Process { node: NodeId::new("old").unwrap(), incarnation: 1 };
+    rig.tell_news(News::Pair(process.clone()));
+    rig.hold = true;
+    rig.run_for(secs(1300));
+    let backups =
+        |rig: &Rig| rig.held.iter().filter(|one| matches!(one, StoreRequest::Backup { .. })).count();
+    assert_eq!(backups(&rig), 0);
+    // The newer process has not taken over.
+    rig.tell_news(News::Nodes(vec![Node::of(process, "")]));
+    rig.run_for(secs(600));
+    assert_eq!(backups(&rig), 1);
 }

@@ -13,6 +13,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub(super) const TAKE_MAX: Duration = Duration::from_secs(60);
 /// Number of attempts to open the store again, and the pause between two.
 const REOPEN_ATTEMPTS: u32 = 40;
 const REOPEN_PAUSE: Duration = Duration::from_millis(250);
+/// Time after which a process that reads no messages counts as gone.
+pub(super) const WRITE_MAX: Duration = Duration::from_secs(10);
 
 /// Mail of the thread.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(in crate::io) enum KeeperMail {
     Frame(Box<Frame>),
     /// The other process has ended.
     Gone,
+    /// Say whether the store can be handed over now, or why not.
+    MayGive(Sender<Result<(), String>>),
     /// Hand the store over to a newer process.
     Give(Giving),
     /// The server has ended.
@@ -52,8 +57,8 @@ pub(in crate::io) struct Giving {
     pub(super) stream: UnixStream,
     /// Address at which the newer process reaches the relay of this one.
     pub(super) relay: SocketAddr,
-    /// Receiver of the result.
-    pub(super) done: Sender<Result<(), String>>,
+    /// Receiver of the result: the version of the newer process.
+    pub(super) done: Sender<Result<String, String>>,
     /// A message says that the newer process has ended, after it has not taken the store.
     pub(super) ended: Receiver<()>,
 }
@@ -80,6 +85,8 @@ pub(in crate::io) struct Keeper {
     giving: Option<Giving>,
     /// Commits that the other process has not answered.
     unanswered: BTreeSet<u64>,
+    /// Shared with the thread that copies the store for a backup.
+    copying: Arc<()>,
     control: ControlSender,
     mail: Sender<KeeperMail>,
 }
@@ -98,7 +105,8 @@ impl Keeper {
             (desk, other) = (Some(guest.desk), Some(guest.stream));
         }
         let (store, giving, unanswered) = (Some(store), None, BTreeSet::new());
-        Ok(Self { path, store, own, desk, other, giving, unanswered, control, mail })
+        let copying = Arc::default();
+        Ok(Self { path, store, own, desk, other, giving, unanswered, copying, control, mail })
     }
 
     /// Handles mail in order until the server ends.
@@ -110,16 +118,14 @@ impl Keeper {
                 KeeperMail::Directory(request) => self.directory(request),
                 KeeperMail::Frame(frame) => self.frame(*frame),
                 KeeperMail::Gone => self.gone(),
-                KeeperMail::Give(giving) if self.other.is_some() => {
-                    let _ = giving.done.send(Err(
-                        "the process of the last upgrade still serves sessions; see docs/upgrade.md"
-                            .to_owned(),
-                    ));
-                }
-                KeeperMail::Give(giving) => {
-                    self.giving = Some(giving);
-                    self.tell(News::Pair(self.own.clone()));
-                }
+                KeeperMail::MayGive(answer) => drop(answer.send(self.may_give())),
+                KeeperMail::Give(giving) => match self.may_give() {
+                    Ok(()) => {
+                        self.giving = Some(giving);
+                        self.tell(News::Pair(self.own.clone()));
+                    }
+                    Err(reason) => drop(giving.done.send(Err(reason))),
+                },
                 KeeperMail::End => break,
             }
         }
@@ -142,8 +148,12 @@ impl Keeper {
         match (request, &mut self.store) {
             (store::Request::Backup { batch, backup }, Some(store)) => {
                 let (copying, control) = (store.backup(&backup), self.control.clone());
-                let copy =
-                    move || control.send(ControlMail::Store(store::Reply { batch, result: copying() }));
+                let under_way = Arc::clone(&self.copying);
+                let copy = move || {
+                    let result = copying();
+                    drop(under_way);
+                    control.send(ControlMail::Store(store::Reply { batch, result }));
+                };
                 if let Err(error) = thread::Builder::new().name("backup".to_owned()).spawn(copy) {
                     self.reply(batch, Err(Error::Io { path: backup.name, reason: error.to_string() }));
                 }
@@ -167,9 +177,13 @@ impl Keeper {
                     false => self.reply(batch, Err(away())),
                 }
             }
-            // The other process has the records, or the store is opened again, with what it has.
+            // The other process has the records. An empty commit shows whether it can write them.
+            (store::Request::Rebuild { batch, .. }, None) if self.other.is_some() => {
+                self.store(store::Request::Commit { batch, ops: Vec::new() });
+            }
+            // The store is opened again, with what it has.
             (store::Request::Rebuild { batch, .. }, None) => {
-                let is_there = self.other.is_some() || self.reopen();
+                let is_there = self.reopen();
                 self.reply(batch, if is_there { Ok(()) } else { Err(away()) });
             }
             (store::Request::Backup { batch, .. }, None) => self.reply(batch, Err(away())),
@@ -197,8 +211,11 @@ impl Keeper {
         match (request, &mut self.store) {
             (Request::Burn { ticket, key }, Some(store)) => {
                 let is_there = store.has(&key).unwrap_or(false);
-                let is_burnt = is_there && store.commit(&[Op::Delete(key.clone())]).is_ok();
-                desk.burnt(side, ticket, key, is_burnt);
+                let burnt = if is_there { store.commit(&[Op::Delete(key.clone())]) } else { Ok(()) };
+                desk.burnt(side, ticket, key, is_there && burnt.is_ok());
+                if burnt.is_err() {
+                    self.reply(store::OF_OTHERS, burnt);
+                }
             }
             (request, _) => desk.handle_request(side, request),
         }
@@ -238,15 +255,22 @@ impl Keeper {
     fn frame(&mut self, frame: Frame) {
         match (frame, &mut self.store) {
             (Frame::Commit { batch, ops }, Some(store)) => {
-                let result = wire::read_ops(ops).ok_or(Error::Unknown).and_then(|ops| {
-                    store.commit(&ops)?;
-                    Ok(ops)
-                });
-                if let (Some(desk), Ok(ops)) = (&mut self.desk, &result) {
-                    desk.committed(Side::Guest, ops);
+                let Some(ops) = wire::read_ops(ops) else {
+                    tracing::warn!("commit of the older process not understood");
+                    let error = Some(Error::Unknown.to_string());
+                    let _ = self.send(&Frame::Committed { batch, error });
+                    return;
+                };
+                let result = store.commit(&ops);
+                if let Some(desk) = self.desk.as_mut().filter(|_| result.is_ok()) {
+                    desk.committed(Side::Guest, &ops);
                 }
                 self.deliver();
-                let error = result.err().map(|error| error.to_string());
+                let error = result.as_ref().err().map(ToString::to_string);
+                if result.is_err() {
+                    // The store is closed now. Control writes it anew.
+                    self.reply(store::OF_OTHERS, result);
+                }
                 self.send(&Frame::Committed { batch, error });
             }
             (Frame::Ask { request }, Some(_)) => match request.read() {
@@ -261,15 +285,15 @@ impl Keeper {
                 Some(news) => self.tell(news),
                 None => tracing::warn!("news of the newer process not understood"),
             },
-            (frame, _) => tracing::warn!(?frame, "unexpected message of the other process"),
+            (frame, _) => tracing::warn!(kind = frame.kind(), "unexpected message of the other process"),
         }
     }
 
     /// Handles the end of the other process.
     fn gone(&mut self) {
-        if self.other.take().is_none() {
-            return;
-        }
+        let Some(other) = self.other.take() else { return };
+        // A process that does not read may still live. It must not be believed any more.
+        let _ = other.shutdown(Shutdown::Both);
         if self.store.is_some() {
             tracing::info!("upgrade complete: the older process has ended");
             if let Some(desk) = &mut self.desk {
@@ -293,22 +317,38 @@ impl Keeper {
                 Ok(store) => {
                     tracing::info!("store open again");
                     self.store = Some(Box::new(store));
+                    self.tell(News::Contact(true));
                     self.tell(News::Pair(self.own.clone()));
                     let desk = self.desk.insert(Desk::new(Node::of(self.own.clone(), ""), BTreeMap::new()));
                     desk.tell_nodes();
                     self.deliver();
                     return true;
                 }
-                Err(error) if attempt + 1 == REOPEN_ATTEMPTS => {
+                Err(Error::Locked(_)) if attempt + 1 < REOPEN_ATTEMPTS => thread::sleep(REOPEN_PAUSE),
+                Err(error) => {
                     tracing::error!(%error, "store not opened again");
+                    return false;
                 }
-                Err(_) => thread::sleep(REOPEN_PAUSE),
             }
         }
         false
     }
 
     // ---- handing over
+
+    /// Returns the reason why the store cannot be handed over now.
+    fn may_give(&self) -> Result<(), String> {
+        let obstacle = match &self.store {
+            _ if self.other.is_some() => {
+                "the process of the last upgrade still serves sessions; see docs/upgrade.md"
+            }
+            None => "the store is not open",
+            Some(store) if !store.is_open() => "the store cannot be written",
+            Some(_) if Arc::strong_count(&self.copying) > 1 => "a backup is under way",
+            Some(_) => return Ok(()),
+        };
+        Err(obstacle.to_owned())
+    }
 
     /// Handles control's report of the claims of this process, and hands over the store if that was ordered.
     fn paired(&mut self, claims: Vec<(crate::types::StreamKey, crate::directory::Holder)>) {
@@ -322,9 +362,15 @@ impl Keeper {
             self.desk.take().unwrap_or_else(|| Desk::new(Node::of(self.own.clone(), ""), BTreeMap::new()));
         desk.add_claims(claims);
         let Giving { stream, relay, done, ended } = giving;
+        if let Err(reason) = self.may_give() {
+            let _ = done.send(Err(reason));
+            desk.tell_nodes();
+            self.desk = Some(desk);
+            return self.deliver();
+        }
         self.store = None;
         match take(&stream, &self.own, relay, &desk) {
-            Ok(newer) => {
+            Ok((newer, version)) => {
                 let own = Node::of(self.own.clone(), "");
                 self.other = Some(stream);
                 self.tell(News::Nodes(vec![own, newer]));
@@ -333,7 +379,7 @@ impl Keeper {
                 if let Some(Err(error)) = heard {
                     tracing::error!(%error, "the newer process is not heard");
                 }
-                let _ = done.send(Ok(()));
+                let _ = done.send(Ok(version));
             }
             Err(reason) => {
                 let _ = stream.shutdown(Shutdown::Both);
@@ -346,19 +392,24 @@ impl Keeper {
     }
 }
 
-/// Lets the newer process take the store. Returns that process as a node.
-fn take(stream: &UnixStream, own: &Process, relay: SocketAddr, desk: &Desk) -> Result<Node, String> {
+/// Lets the newer process take the store. Returns that process as a node, and its version.
+fn take(
+    stream: &UnixStream,
+    own: &Process,
+    relay: SocketAddr,
+    desk: &Desk,
+) -> Result<(Node, String), String> {
     let failed = |error: io::Error| format!("the new process has not taken over: {error}");
     let (process, claims) = (WireProcess::of(own), wire::claims_of(desk.claims()));
     wire::send(stream, &Frame::Take { process, relay, claims }).map_err(failed)?;
     stream.set_read_timeout(Some(TAKE_MAX)).map_err(failed)?;
     let answer = wire::receive(stream).map_err(failed)?;
     stream.set_read_timeout(None).map_err(failed)?;
-    let Frame::Took { process, relay } = answer else {
-        return Err(format!("the new process answers {answer:?}"));
+    let Frame::Took { process, relay, version } = answer else {
+        return Err(format!("the new process answers \"{}\"", answer.kind()));
     };
     let process = process.read().ok_or_else(|| "the new process has no name".to_owned())?;
-    Ok(Node::of(process, &relay.to_string()))
+    Ok((Node::of(process, &relay.to_string()), version))
 }
 
 /// Starts the thread that reads the messages of the other process.
@@ -385,4 +436,127 @@ fn without_answer(request: &Request) -> Option<News> {
 
 fn away() -> Error {
     Error::Io { path: "the store".to_owned(), reason: "is with another process of this server".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::io::control_thread::control_channel;
+    use crate::store::Key;
+    use crate::tests::TempFolder;
+    use crate::types::NodeId;
+
+    struct Rig {
+        folder: TempFolder,
+        keeper: Keeper,
+        heard: Receiver<ControlMail>,
+        other: UnixStream,
+    }
+
+    fn node(name: &str) -> Node {
+        Node::of(Process { node: NodeId::new(name).unwrap(), incarnation: 1 }, "")
+    }
+
+    fn put() -> Vec<Op> {
+        vec![Op::Put(Key::new(store::Kind::Broadcast, "live", "s"), Bytes::from_static(b"{}"))]
+    }
+
+    impl Rig {
+        /// Makes the thread of the process that has the store, or of the other one.
+        fn new(has_store: bool) -> Self {
+            let (folder, (own, other)) = (TempFolder::new(), UnixStream::pair().unwrap());
+            let path = folder.join("store.redb");
+            let store = Box::new(RedbStore::open(&path).unwrap());
+            let ((control, heard), (mail, _)) = (control_channel(), std::sync::mpsc::channel());
+            let process = Process { node: NodeId::new("own").unwrap(), incarnation: 1 };
+            let desk = Desk::new(node("own"), BTreeMap::new()).with_guest(node("old"));
+            let guest = has_store.then(|| Guest { stream: own.try_clone().unwrap(), desk });
+            let mut keeper = Keeper::new((path, store), process, guest, (control, mail)).unwrap();
+            if !has_store {
+                (keeper.store, keeper.other) = (None, Some(own));
+            }
+            Self { folder, keeper, heard, other }
+        }
+
+        fn reply(&self) -> store::Reply {
+            let replies = self.heard.try_iter().filter_map(|mail| match mail {
+                ControlMail::Store(reply) => Some(reply),
+                _ => None,
+            });
+            let [reply] = replies.collect::<Vec<_>>().try_into().unwrap();
+            reply
+        }
+
+        /// Commits for the other process. Returns the error that it gets.
+        fn commit(&mut self, ops: &[Op]) -> Option<String> {
+            self.keeper.frame(Frame::Commit { batch: 5, ops: wire::ops_of(ops) });
+            loop {
+                match wire::receive(&self.other).unwrap() {
+                    Frame::Committed { batch: 5, error } => return error,
+                    Frame::News { .. } => {}
+                    frame => panic!("{}", frame.kind()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_failed_commit_of_the_other_process_makes_control_write_the_store_anew() {
+        let mut rig = Rig::new(true);
+        assert_eq!(rig.commit(&put()), None);
+        fs::rename(rig.folder.join("store.redb"), rig.folder.join("moved")).unwrap();
+        assert!(rig.commit(&put()).is_some());
+        let store::Reply { batch: store::OF_OTHERS, result: Err(_) } = rig.reply() else { panic!() };
+        assert!(rig.commit(&[]).is_some(), "an empty commit shows it, too");
+        assert_eq!(rig.reply().batch, store::OF_OTHERS);
+        rig.keeper.store(store::Request::Rebuild { batch: 6, all: Vec::new() });
+        assert_eq!(rig.reply(), store::Reply { batch: 6, result: Ok(()) });
+        assert_eq!((rig.commit(&[]), rig.commit(&put())), (None, None));
+    }
+
+    #[test]
+    fn the_store_of_the_other_process_is_writable_again_when_an_empty_commit_succeeds() {
+        let mut rig = Rig::new(false);
+        for error in [Some("the disk is full".to_owned()), None] {
+            rig.keeper.store(store::Request::Rebuild { batch: 3, all: Vec::new() });
+            let Frame::Commit { batch: 3, ops } = wire::receive(&rig.other).unwrap() else { panic!() };
+            assert!(ops.is_empty() && rig.heard.try_recv().is_err());
+            let is_writable = error.is_none();
+            rig.keeper.frame(Frame::Committed { batch: 3, error });
+            let reply = rig.reply();
+            assert_eq!((reply.batch, reply.result.is_ok()), (3, is_writable));
+        }
+    }
+
+    #[test]
+    fn a_process_that_does_not_read_is_gone() {
+        let mut rig = Rig::new(true);
+        let other = rig.keeper.other.as_ref().unwrap();
+        other.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+        let frame = Frame::Committed { batch: 1, error: Some("x".repeat(1 << 20)) };
+        let sent = (0..100).take_while(|_| rig.keeper.send(&frame)).count();
+        assert!(sent < 100 && !rig.keeper.send(&Frame::Ready));
+        rig.keeper.gone();
+        let told: Vec<_> = rig.heard.try_iter().collect();
+        let [ControlMail::Directory(News::Nodes(nodes))] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!(nodes.len(), 1);
+    }
+
+    #[test]
+    fn a_store_that_is_copied_or_broken_is_not_handed_over() {
+        let mut rig = Rig::new(true);
+        assert!(rig.keeper.may_give().unwrap_err().contains("still serves sessions"));
+        rig.keeper.gone();
+        assert_eq!(rig.keeper.may_give(), Ok(()));
+        let copy = Arc::clone(&rig.keeper.copying);
+        assert!(rig.keeper.may_give().unwrap_err().contains("backup"));
+        drop(copy);
+        fs::rename(rig.folder.join("store.redb"), rig.folder.join("moved")).unwrap();
+        rig.keeper.store(store::Request::Commit { batch: 1, ops: put() });
+        assert!(rig.keeper.may_give().unwrap_err().contains("written"));
+    }
 }

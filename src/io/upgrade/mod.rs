@@ -22,19 +22,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use mio::net::TcpListener;
+use serde_json::Value;
 
 pub(super) use self::keeper::{Guest, Keeper, KeeperMail};
 pub use self::successor::Successor;
 pub(super) use self::successor::{Offer, Place};
 
-use self::keeper::{Giving, TAKE_MAX};
+use self::keeper::{Giving, TAKE_MAX, WRITE_MAX};
 use self::wire::{Frame, Socket, VERSION};
 use super::control_thread::{ControlMail, ControlSender};
 use super::mailbox::{Mail, MailSender};
@@ -52,6 +53,9 @@ pub(super) const TAKES_OVER: &str = "--take-over";
 const READY_MAX: Duration = Duration::from_secs(60);
 /// Time in which the workers have to list their sockets.
 const LIST_MAX: Duration = Duration::from_secs(10);
+/// Number of looks whether a process that has failed ends by itself, with a reason to report, and the pause between two.
+const END_LOOKS: u32 = 50;
+const END_LOOK: Duration = Duration::from_millis(20);
 /// Time for which clients that have connected to this process may still begin sessions here.
 const BEGIN_MAX: Duration = Duration::from_secs(10);
 
@@ -77,6 +81,15 @@ pub(super) struct Parts {
     pub(super) secret: Vec<u8>,
     /// True while an upgrade is under way, and after a successful one.
     pub(super) is_busy: AtomicBool,
+    pub(super) newer: Mutex<NewerProcess>,
+}
+
+/// A newer process that has not taken over yet.
+#[derive(Debug, Default)]
+pub(super) struct NewerProcess {
+    child: Option<Child>,
+    /// True once this server is to end: there is no newer process any more.
+    is_refused: bool,
 }
 
 impl Upgrader {
@@ -89,6 +102,16 @@ impl Upgrader {
         self.0.is_busy.load(Ordering::SeqCst)
     }
 
+    /// Ends an upgrade that is under way, and refuses others, because the server is to end.
+    pub(super) fn stop(&self) {
+        let mut newer = self.0.newer();
+        newer.is_refused = true;
+        if let Some(child) = &mut newer.child {
+            tracing::info!(pid = child.id(), "upgrade called off");
+            let _ = child.kill();
+        }
+    }
+
     /// Begins an upgrade. The result is the id of the newer process, or the reason why this one goes on alone.
     pub(super) fn begin(&self) -> Receiver<Result<u32, String>> {
         let (done, result) = channel();
@@ -98,9 +121,13 @@ impl Upgrader {
         }
         let (parts, failed) = (Arc::clone(&self.0), done.clone());
         let work = move || match parts.upgrade() {
-            Ok(newer) => {
+            Ok((newer, version)) => {
                 let pid = newer.id();
-                tracing::info!(pid, "upgrade: the new process has taken over; this one serves its sessions");
+                tracing::info!(
+                    pid,
+                    version,
+                    "upgrade: the new process has taken over; this one serves its sessions"
+                );
                 let _ = done.send(Ok(pid));
                 parts.retire(newer);
             }
@@ -120,7 +147,7 @@ impl Upgrader {
 
 impl Parts {
     /// Starts a newer process and lets it take over.
-    fn upgrade(&self) -> Result<Child, String> {
+    fn upgrade(&self) -> Result<(Child, String), String> {
         let keeper = self
             .keeper
             .as_ref()
@@ -131,11 +158,12 @@ impl Parts {
                     .to_owned(),
             );
         }
+        self.check(keeper)?;
         let program = self.program.as_ref().map_err(|error| format!("the program's path: {error}"))?;
         let sockets = self.list()?;
         let (strays, theirs_of_strays) = self.stray_pairs().map_err(|error| format!("sockets: {error}"))?;
         let (stream, theirs) = UnixStream::pair().map_err(|error| format!("a socket: {error}"))?;
-        let mut newer = Command::new(program)
+        let newer = Command::new(program)
             .args(&self.arguments)
             .arg(TAKES_OVER)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -144,36 +172,77 @@ impl Parts {
             .spawn()
             .map_err(|error| format!("{}: {error}", program.display()))?;
         tracing::info!(pid = newer.id(), program = %program.display(), "upgrade: new process started");
+        let is_refused = {
+            let mut place = self.newer();
+            place.child = Some(newer);
+            place.is_refused
+        };
+        if is_refused {
+            self.kill();
+            return Err("the server ends".to_owned());
+        }
         let relay = match offer(&stream, &sockets, &theirs_of_strays, &self.secret)
             .and_then(|()| self.open_relay())
         {
             Ok(relay) => relay,
             Err(error) => {
-                let _ = newer.kill();
-                let status = newer.wait().map(|status| status.to_string()).unwrap_or_default();
-                return Err(format!("the new process is not ready: {error} ({status})"));
+                return Err(format!("the new process is not ready: {error} ({})", self.kill()));
             }
         };
         drop((sockets, theirs_of_strays));
         let ((done, result), (ended, is_ended)) = (channel(), channel());
         let _ = keeper.send(KeeperMail::Give(Giving { stream, relay, done, ended: is_ended }));
         match result.recv_timeout(TAKE_MAX * 2).unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(()) => {
+            Ok(version) => {
                 for (worker, stream) in self.workers.iter().zip(strays) {
                     if let Err(error) = receive_strays(stream, worker.clone()) {
                         tracing::error!(%error, "datagrams of the new process are not read");
                     }
                 }
-                Ok(newer)
+                let newer = self.newer().child.take().ok_or("there is no new process")?;
+                Ok((newer, version))
             }
             Err(reason) => {
-                let _ = newer.kill();
-                let status = newer.wait().map(|status| status.to_string()).unwrap_or_default();
+                let status = self.kill();
                 let _ = ended.send(());
-                self.post(|| Mail::Relay(None));
+                if let Some(worker) = self.workers.first() {
+                    worker.post(Mail::CloseRelay(relay));
+                }
                 Err(format!("{reason} ({status})"))
             }
         }
+    }
+
+    /// Checks that the server may be upgraded now.
+    fn check(&self, keeper: &Sender<KeeperMail>) -> Result<(), String> {
+        let silent = |_| "the server does not answer itself".to_owned();
+        let (reply, answered) = channel();
+        self.control.send(ControlMail::Order { order: Order::CheckUpgrade, reply });
+        let answer: Value =
+            serde_json::from_str(&answered.recv_timeout(LIST_MAX).map_err(silent)?).unwrap_or_default();
+        if answer.get("success") != Some(&Value::Bool(true)) {
+            return Err(answer.get("message").and_then(Value::as_str).unwrap_or("refused").to_owned());
+        }
+        let (sender, may_give) = channel();
+        let _ = keeper.send(KeeperMail::MayGive(sender));
+        may_give.recv_timeout(LIST_MAX).map_err(silent)?
+    }
+
+    fn newer(&self) -> MutexGuard<'_, NewerProcess> {
+        self.newer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kills the newer process, unless it ends by itself. Returns how it ended.
+    fn kill(&self) -> String {
+        let Some(mut newer) = self.newer().child.take() else { return String::new() };
+        for _ in 0..END_LOOKS {
+            if !matches!(newer.try_wait(), Ok(None)) {
+                break;
+            }
+            thread::sleep(END_LOOK);
+        }
+        let _ = newer.kill();
+        newer.wait().map(|status| status.to_string()).unwrap_or_default()
     }
 
     /// Makes a connection for the datagrams of each worker: the ends of this process, and those of the newer one.
@@ -201,9 +270,9 @@ impl Parts {
 
     /// Opens a relay that only the other process can reach.
     fn open_relay(&self) -> io::Result<SocketAddr> {
-        let (address, relay) = private_relay()?;
+        let (address, (listener, socket)) = private_relay()?;
         if let Some(worker) = self.workers.first() {
-            worker.post(Mail::Relay(Some(relay)));
+            worker.post(Mail::OpenRelay(listener, socket));
         }
         Ok(address)
     }
@@ -249,9 +318,16 @@ fn offer(stream: &UnixStream, sockets: &[Listed], strays: &[UnixStream], secret:
     }
     let answer = wire::receive(stream)?;
     let Frame::Ready = answer else {
-        return Err(io::Error::other(format!("it answers {answer:?}")));
+        return Err(io::Error::other(format!("it answers \"{}\"", answer.kind())));
     };
-    stream.set_write_timeout(None)
+    stream.set_write_timeout(Some(WRITE_MAX))
+}
+
+/// Returns the path of the program as it was started, with symbolic links, so that a link to another version leads to
+/// that version.
+pub(super) fn program() -> io::Result<PathBuf> {
+    let named = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
+    named.map_or_else(std::env::current_exe, Ok)
 }
 
 /// Returns the arguments of this process, without that of an upgrade.

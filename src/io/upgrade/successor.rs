@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mio::net::TcpListener;
 
-use super::keeper::{Guest, TAKE_MAX};
+use super::keeper::{Guest, TAKE_MAX, WRITE_MAX};
 use super::own_process;
 use super::wire::{self, Frame, Socket, VERSION, WireProcess};
 use crate::config::ServerSettings;
@@ -17,6 +17,7 @@ use crate::control::Membership;
 use crate::directory::{Desk, Node};
 use crate::io::{listen, sys};
 use crate::protocol::node_secret;
+use crate::types::build;
 
 /// A connection to the older process.
 #[derive(Debug)]
@@ -77,6 +78,7 @@ impl Successor {
     /// Standard input is not a socket of an older process.
     pub fn of_standard_input() -> io::Result<Self> {
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        sys::empty_standard_input()?;
         stream.set_read_timeout(Some(TAKE_MAX))?;
         stream.set_write_timeout(Some(TAKE_MAX))?;
         let Frame::Offer { version, workers, sockets, secret } = wire::receive(&stream)? else {
@@ -148,6 +150,11 @@ impl Successor {
         Some((address, wanted.into_iter().map(|(_, descriptor)| descriptor).collect()))
     }
 
+    /// Closes the offered sockets that nobody has taken: no port stays open that the settings do not have any more.
+    pub(in crate::io) fn close_rest(&self) {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Tells the older process that this one, with its relay at this address, can take over. Waits until the store is
     /// free.
     pub(in crate::io) fn take(&self, own_relay: SocketAddr) -> io::Result<Place> {
@@ -168,7 +175,8 @@ impl Successor {
     /// Tells the older process that this one serves, and at which address it has its relay.
     pub(in crate::io) fn took(&self, relay: SocketAddr) -> io::Result<()> {
         self.stream.set_read_timeout(None)?;
-        self.stream.set_write_timeout(None)?;
-        wire::send(&self.stream, &Frame::Took { process: WireProcess::of(&own_process()), relay })
+        self.stream.set_write_timeout(Some(WRITE_MAX))?;
+        let (process, version) = (WireProcess::of(&own_process()), build::FULL.to_owned());
+        wire::send(&self.stream, &Frame::Took { process, relay, version })
     }
 }

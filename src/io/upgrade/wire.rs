@@ -36,7 +36,13 @@ pub(in crate::io) enum Frame {
     /// The older process has closed the store.
     Take { process: WireProcess, relay: SocketAddr, claims: Vec<(WireKey, WireHolder)> },
     /// The newer process serves.
-    Took { process: WireProcess, relay: SocketAddr },
+    Took {
+        process: WireProcess,
+        relay: SocketAddr,
+        /// Version of the program; empty if the process does not tell it.
+        #[serde(default)]
+        version: String,
+    },
     /// A commit of the older process.
     Commit { batch: u64, ops: Vec<WireOp> },
     /// The answer to a commit: the reason of a failure.
@@ -45,6 +51,22 @@ pub(in crate::io) enum Frame {
     Ask { request: WireRequest },
     /// News for the older process.
     News { news: WireNews },
+}
+
+impl Frame {
+    /// Name of the message, for the log. The content may have secrets.
+    pub(in crate::io) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Offer { .. } => "offer",
+            Self::Ready => "ready",
+            Self::Take { .. } => "take",
+            Self::Took { .. } => "took",
+            Self::Commit { .. } => "commit",
+            Self::Committed { .. } => "committed",
+            Self::Ask { .. } => "ask",
+            Self::News { .. } => "news",
+        }
+    }
 }
 
 /// A listening socket or a UDP port.
@@ -144,8 +166,8 @@ pub(in crate::io) struct WireNode {
 /// Sends a frame.
 pub(in crate::io) fn send(mut to: impl Write, frame: &Frame) -> io::Result<()> {
     let text = serde_json::to_vec(frame)?;
-    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidData)?;
-    let mut bytes = length.to_be_bytes().to_vec();
+    let length = u32::try_from(text.len()).ok().filter(|length| *length <= FRAME_BYTES_MAX);
+    let mut bytes = length.ok_or(io::ErrorKind::InvalidData)?.to_be_bytes().to_vec();
     bytes.extend(text);
     to.write_all(&bytes)
 }
