@@ -37,7 +37,7 @@ pub fn depack(data: &[u8]) {
     let Some((&choice, mut rest)) = data.split_first() else { return };
     let (format, codec) = format(choice);
     let mut depacketizer = Depacketizer::new(format.clone()).expect("a known configuration");
-    let mut continuity = codec.map(Continuity::new);
+    let mut continuity = codec.and_then(Continuity::new);
     let mut timestamp = 0u32;
     let mut given = 0usize;
     while let [flags, length, behind @ ..] = rest {
@@ -47,7 +47,7 @@ pub fn depack(data: &[u8]) {
         let part = Part { timestamp, marker: flags & 1 != 0, gap: flags & 2 != 0, payload };
         if let Some(continuity) = &mut continuity {
             let missing = u64::from(flags >> 1 & 1);
-            assert!(continuity.handle_packet(missing, part.marker, payload) || missing > 0);
+            assert!(continuity.handle_packet(missing, timestamp, part.marker, payload) || missing > 0);
         }
         let before = depacketizer.stats();
         let malformed = depacketizer.handle_part(&part).is_err();

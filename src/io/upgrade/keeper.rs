@@ -483,10 +483,10 @@ mod tests {
         }
 
         fn reply(&self) -> store::Reply {
-            let replies = self.heard.try_iter().filter_map(|mail| match mail {
-                ControlMail::Store(reply) => Some(reply),
-                _ => None,
-            });
+            let replies = self
+                .heard
+                .try_iter()
+                .filter_map(|mail| if let ControlMail::Store(reply) = mail { Some(reply) } else { None });
             let [reply] = replies.collect::<Vec<_>>().try_into().unwrap();
             reply
         }
@@ -495,11 +495,11 @@ mod tests {
         fn commit(&mut self, ops: &[Op]) -> Option<String> {
             self.keeper.frame(Frame::Commit { batch: 5, ops: wire::ops_of(ops) });
             loop {
-                match wire::receive(&self.other).unwrap() {
-                    Frame::Committed { batch: 5, error } => return error,
-                    Frame::News { .. } => {}
-                    frame => panic!("{}", frame.kind()),
+                let frame = wire::receive(&self.other).unwrap();
+                if let Frame::Committed { batch: 5, error } = frame {
+                    return error;
                 }
+                assert!(matches!(frame, Frame::News { .. }), "{}", frame.kind());
             }
         }
     }
