@@ -60,7 +60,8 @@ pub(super) struct Unnamed {
 /// Makes the socket beside its place, which an older process of this server may still have.
 pub(super) fn bind(home: &Path) -> io::Result<Unnamed> {
     let path = socket_file(home);
-    let beside = path.with_extension("sock.new");
+    // The name is not longer than the final one, because the path of a socket may have 107 bytes.
+    let beside = path.with_extension("new");
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -252,4 +253,23 @@ fn store_user(config: &Config, email: &str, hash: String) -> Result<(), String> 
         return Err("a user with this e-mail exists".to_owned());
     }
     store.commit(&[Op::Put(key, record)]).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::TempFolder;
+
+    /// The longest path that a socket may have.
+    const PATH_BYTES_MAX: usize = 107;
+
+    #[test]
+    fn a_home_whose_socket_just_fits_has_one() {
+        let folder = TempFolder::new();
+        let rest = PATH_BYTES_MAX - socket_file(&folder.join("h")).as_os_str().len() + 1;
+        let home = folder.join("h".repeat(rest));
+        fs::create_dir_all(home.join("data")).unwrap();
+        assert_eq!(socket_file(&home).as_os_str().len(), PATH_BYTES_MAX);
+        bind(&home).unwrap();
+    }
 }

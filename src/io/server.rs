@@ -50,7 +50,7 @@ const FILES_KEPT_SHARE: usize = 8;
 /// Number of records of the store that are decoded together, while the next ones are read.
 const RESTORED_AT_ONCE: usize = 1024;
 
-/// The reason why the server did not start. No thread of it is left running.
+/// The reason why the server did not start. Threads that were already started wait until the process ends.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A port could not be bound.

@@ -482,6 +482,11 @@ impl Cluster {
         }
     }
 
+    /// True if all requests to end claims are answered.
+    pub(in crate::control) fn has_buried_all(&self) -> bool {
+        self.buried.is_empty()
+    }
+
     fn abandoned(&self) -> Vec<(StreamKey, u64)> {
         let is_sure = !self.is_away && self.settles_until.is_none();
         let Some(own) = self.own.as_ref().filter(|_| is_sure) else { return Vec::new() };

@@ -19,7 +19,13 @@ impl Control {
         let cluster = &mut self.registry.cluster;
         match news {
             News::Foreign(ops) => self.foreign(now, ops),
-            News::Claim { key, holder } => cluster.claim_told(key, holder, &mut changes),
+            News::Claim { key, holder } => {
+                cluster.claim_told(key, holder, &mut changes);
+                // The directory of a pair sends the list of nodes only when it changes.
+                if !changes.buried.is_empty() && cluster.has_buried_all() {
+                    cluster.bury(now.mono);
+                }
+            }
             News::Claims(all) => cluster.claims_told(all, &mut changes),
             News::Present(presence) => cluster.present_told(presence),
             News::Presences(all) => cluster.presences_told(all),

@@ -438,6 +438,14 @@ fn the_directory_of_a_pair_tells_nodes_rarely_and_a_gone_process_has_no_claims()
         rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, is_alive)]));
         assert_eq!(rig.burials(), ended);
     }
+    // More claims than are ended at a time: the rest follows with the answers.
+    let keys = || (0..1500).map(|n| StreamKey::new("live", &format!("{n:04}")));
+    rig.tell_news(News::Claim { key, holder: None });
+    rig.tell_news(News::Claims(keys().map(|key| (key, holder("c", 1, 8))).collect()));
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, false)]));
+    assert_eq!(rig.burials().len(), 1000);
+    keys().take(1000).for_each(|key| rig.tell_news(News::Claim { key, holder: None }));
+    assert_eq!(rig.burials().len(), 500);
 }
 
 #[test]

@@ -162,6 +162,8 @@ impl Successor {
         let Frame::Take { process, relay, claims } = wire::receive(&self.stream)? else {
             return Err(io::ErrorKind::InvalidData.into());
         };
+        // A thread will soon read from the socket, and the time limit of a read is that at its begin.
+        self.stream.set_read_timeout(None)?;
         let older = process.read().ok_or(io::ErrorKind::InvalidData)?;
         let own = own_process();
         let desk =
@@ -174,7 +176,6 @@ impl Successor {
 
     /// Tells the older process that this one serves, and at which address it has its relay.
     pub(in crate::io) fn took(&self, relay: SocketAddr) -> io::Result<()> {
-        self.stream.set_read_timeout(None)?;
         self.stream.set_write_timeout(Some(WRITE_MAX))?;
         let (process, version) = (WireProcess::of(&own_process()), build::FULL.to_owned());
         wire::send(&self.stream, &Frame::Took { process, relay, version })

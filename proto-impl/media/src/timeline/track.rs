@@ -549,10 +549,11 @@ impl TrackClock {
     /// units before it; it is at most half of the time since then, so that the order of places is that of timestamps.
     pub(super) fn bent(&self, raw: i64, limits: &Limits) -> (i64, i64) {
         let advance = self.bend.advance(raw);
-        let Some(reports) = self.reports.filter(|_| (1..=limits.step_max).contains(&advance)) else {
+        let Some(reports) = self.reports.filter(|_| advance >= 1) else {
             return (0, self.bend.after(raw));
         };
-        let most = if reports.is_whole() { reports.due.saturating_abs() } else { advance / 2 };
+        let most =
+            if reports.is_whole() { reports.due.saturating_abs() } else { advance.min(limits.step_max) / 2 };
         (reports.due.clamp(most.saturating_neg(), most), 0)
     }
 

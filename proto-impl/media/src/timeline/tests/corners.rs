@@ -386,11 +386,12 @@ fn reports_keep_lips_while_a_path_delays_pictures() {
 /// their interval.
 #[test]
 fn reports_keep_the_order_of_pictures() {
-    // Pictures of a group with a pyramid, and pictures without one whose interval changes.
+    // Pictures of a group with a pyramid, pictures without one whose interval changes, and one picture in two seconds.
     let pyramid = |n: i64| (n / 8 * 8 + [0, 4, 2, 1, 3, 8, 6, 5][usize::try_from(n % 8).unwrap()]) * 40;
     let pyramid = |n: i64| if n % 8 == 0 && n > 0 { pyramid(n) - 40 } else { pyramid(n) };
     let even = |n: i64| n / 75 * 75 * 40 + if n % 150 < 75 { n % 75 * 40 } else { n % 75 / 5 * 200 };
-    for (name, shown) in [("pyramid", &pyramid as &dyn Fn(i64) -> i64), ("even", &even)] {
+    let slow = |n: i64| n / 50 * 2_000;
+    for (name, shown) in [("pyramid", &pyramid as &dyn Fn(i64) -> i64), ("even", &even), ("slow", &slow)] {
         for off in [-2_500, -800, -500, 500, 800, 2_500] {
             let mut sources = Sources::new();
             let mut places = Vec::new();
