@@ -49,7 +49,7 @@ fn socket_file(home: &Path) -> PathBuf {
     home.join("data").join("control.sock")
 }
 
-/// The socket before it has its name.
+/// The socket before it is served; in an upgrade, it does not have its name yet.
 #[derive(Debug)]
 pub(super) struct Unnamed {
     listener: UnixListener,
@@ -57,11 +57,12 @@ pub(super) struct Unnamed {
     path: PathBuf,
 }
 
-/// Makes the socket beside its place, which an older process of this server may still have.
-pub(super) fn bind(home: &Path) -> io::Result<Unnamed> {
+/// Makes the socket: at its place or, in an upgrade, beside it, because the older process still has the place. A socket
+/// file that already exists is replaced. No other server uses it, because this server holds the lock of the store.
+pub(super) fn bind(home: &Path, is_upgrade: bool) -> io::Result<Unnamed> {
     let path = socket_file(home);
     // The name is not longer than the final one, because the path of a socket may have 107 bytes.
-    let beside = path.with_extension("new");
+    let beside = if is_upgrade { path.with_extension("new") } else { path.clone() };
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -71,8 +72,7 @@ pub(super) fn bind(home: &Path) -> io::Result<Unnamed> {
     Ok(Unnamed { listener, beside, path })
 }
 
-/// Starts the thread of the socket, which ends with the process. A socket file that already exists is replaced.
-/// No other server uses it, because this server holds the lock of the store.
+/// Gives the socket its name, and starts its thread, which ends with the process.
 pub(super) fn start(unnamed: Unnamed, control_sender: ControlSender, upgrader: Upgrader) -> io::Result<()> {
     let Unnamed { listener, beside, path } = unnamed;
     fs::rename(beside, path)?;
@@ -270,6 +270,8 @@ mod tests {
         let home = folder.join("h".repeat(rest));
         fs::create_dir_all(home.join("data")).unwrap();
         assert_eq!(socket_file(&home).as_os_str().len(), PATH_BYTES_MAX);
-        bind(&home).unwrap();
+        for is_upgrade in [false, true] {
+            bind(&home, is_upgrade).unwrap();
+        }
     }
 }

@@ -203,7 +203,7 @@ impl Server {
             is_busy: AtomicBool::new(false),
             newer: Mutex::default(),
         });
-        let local = local::bind(&config.home)?;
+        let local = local::bind(&config.home, successor.is_some())?;
         // The workers must know the applications before they accept connections. Otherwise a client that connects as
         // soon as a port is open might not find its application.
         control_thread.deliver();
