@@ -1,19 +1,19 @@
 //! Gaps without pictures.
 //!
 //! Senders without RTX send padding under the sequence numbers of their media, and never repeat a lost padding packet.
-//! To a receiver such a gap looks like a lost picture. It is none if the packet before the gap ends a picture, the packet
-//! after it begins one, and both pictures have consecutive numbers:
+//! To a receiver such a gap looks like a lost picture. No picture is lost if the packet before the gap ends a picture,
+//! the packet after it begins one, and both pictures have consecutive numbers:
 //!
 //! | codec | number |
 //! |---|---|
 //! | H.264 | frame_num (§7.4.3), which counts reference pictures; a lost picture that no other refers to damages none |
 //! | VP8, VP9 | picture id of the payload descriptor (RFC 7741 §4.2, RFC 9628 §4.2) |
 //!
-//! An IDR picture resets frame_num, and sequence parameter sets may change its length: a lost IDR picture between another
-//! one and its successor does not show. So for H.264 the timestamps must also advance across the gap by at most 1.5 times
-//! the least of the last intervals, and the gap must be short. If no interval is known, the gap is not harmless. This
-//! errs only if the frame rate rises to twice that of the last pictures exactly at a gap that contains an IDR picture or a
-//! change of the parameter sets.
+//! An IDR picture resets frame_num, and sequence parameter sets may change its length: the numbers do not show a lost
+//! IDR picture between another one and its successor. So for H.264 the timestamps must also advance across the gap by
+//! at most 1.5 times the least of the last intervals, and the gap must be short. If no interval is known, the gap
+//! counts as a loss. The rule errs only if the frame rate rises to twice that of the last pictures exactly at a gap
+//! that contains an IDR picture or a change of the parameter sets.
 
 use media::codec::slice::SliceHeaders;
 use media::codec::{Codec, h264};
@@ -164,10 +164,13 @@ impl Continuity {
             }
             FU_A => {
                 let (&fragment, rest) = rest.split_first()?;
+                if fragment & FU_START == 0 {
+                    return None;
+                }
                 let head = (head & !TYPE) | (fragment & TYPE);
                 let start = rest.get(..SLICE_BYTES_MAX).unwrap_or(rest);
                 let nal = [&[head], start].concat();
-                (fragment & FU_START != 0 && h264::is_picture(&nal)).then(|| self.begin_nal(&nal)).flatten()
+                h264::is_picture(&nal).then(|| self.begin_nal(&nal)).flatten()
             }
             _ => self.begin_nal(payload),
         }
