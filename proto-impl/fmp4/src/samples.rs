@@ -63,8 +63,11 @@ impl Samples {
             payload,
             subsamples,
         };
-        let Some((dts, mut before)) = self.open.replace((unit.dts, sample)) else { return };
-        before.duration = u32::try_from(unit.dts.saturating_sub(dts)).unwrap_or(0);
+        // Decode times grow: a clock that stands still for a moment would make samples without a duration.
+        let earliest = self.open.as_ref().map_or(unit.dts, |(before, _)| before.saturating_add(1));
+        let begin = unit.dts.max(earliest);
+        let Some((dts, mut before)) = self.open.replace((begin, sample)) else { return };
+        before.duration = u32::try_from(begin.saturating_sub(dts)).unwrap_or(u32::MAX);
         if let Some((_, sample)) = &mut self.open {
             // Until the next unit arrives, the newest sample is assumed to last as long as the previous one.
             sample.duration = before.duration;
@@ -160,5 +163,18 @@ mod tests {
         assert_eq!(durations(samples.take()), (3050, vec![1024, 1024]));
         samples.push(&unit(9000));
         assert!(samples.is_empty(), "nothing is before it");
+    }
+    #[test]
+    fn samples_have_a_duration_even_while_the_clock_stands_still() {
+        let mut samples = Samples::new(1, &track());
+        [1000, 2024, 2024, 2024, 2020, 6000].iter().for_each(|dts| samples.push(&unit(*dts)));
+        let (at, samples) = samples.take();
+        let durations: Vec<u32> = samples.iter().map(|sample| sample.duration).collect();
+        assert_eq!(
+            (at, durations),
+            (1000, vec![1024, 1, 1, 1, 3973]),
+            "the last one ends where its successor begins"
+        );
+        assert!(samples.iter().all(|sample| sample.composition == 0));
     }
 }

@@ -518,7 +518,10 @@ impl Window {
         // duration.
         let gaps = missing_ms.saturating_sub(1) / self.longest_ms().max(1) + 1;
         let end_ms = begin_ms.saturating_add(missing_ms / gaps);
-        self.open = Some(Open { begin_ms, date_ms: dated(begin_ms), discontinuity: false, begins: None });
+        let date_ms = dated(begin_ms);
+        let offset_ms = date_ms.saturating_sub(begin_ms);
+        let discontinuity = self.offset_ms.replace(offset_ms).is_some_and(|before| before != offset_ms);
+        self.open = Some(Open { begin_ms, date_ms, discontinuity, begins: None });
         let gap = Segment { gap: true, ..self.open_segment(map, &[]) };
         self.last = Some(Last { dts_ms: end_ms, step_ms: 0 });
         self.close(end_ms, uri, 0, gap)
@@ -587,11 +590,18 @@ impl Window {
     /// Removes the oldest segments until the playlist is within its limits.
     fn forget_oldest(&mut self) {
         while self.playlist.segments.len() > 1
-            && (self.playlist.segments.len() > self.list_size
+            && (self.playlist.segments.len() > self.list_size && self.has_rest()
                 || self.extents.iter().map(|one| one.bytes).sum::<usize>() > PLAYLIST_BYTES_MAX)
         {
             self.forget_first();
         }
+    }
+
+    /// True if the playlist remains as long as three target durations without its first segment. A server must not
+    /// remove a segment otherwise (RFC 8216 §6.2.2).
+    fn has_rest(&self) -> bool {
+        let rest = self.playlist.segments.iter().skip(1).map(|segment| segment.duration).sum::<Duration>();
+        rest >= self.playlist.target_duration.saturating_mul(3)
     }
 
     fn forget_first(&mut self) {
@@ -721,6 +731,28 @@ mod tests {
         let mut window = self::window();
         run(&mut window, 10_780, |ms| ms % 600 != 0);
         assert_eq!(window.end_ms(), 10_240, "further behind than without bursts");
+    }
+
+    #[test]
+    fn a_short_list_keeps_three_target_durations_of_media() {
+        // Segments of 1.6 s with a target duration of 2 s: three of them would be too few (RFC 8216 §6.2.2).
+        let mut window = Window::new(&Rules { list_size: 3, segment_ms: 1500, ..Rules::DEFAULT }, 3, START);
+        (0..600).for_each(|n| feed(&mut window, n * 100, n % 16 == 0, true));
+        assert_eq!((window.playlist().target_duration.as_secs(), lengths(&window)), (2, vec![1600; 4]));
+    }
+
+    #[test]
+    fn a_gap_whose_date_does_not_follow_from_the_last_segment_is_a_discontinuity() {
+        let mut window = window();
+        (0..61).for_each(|n| feed(&mut window, n * 100, n % 20 == 0, true));
+        let open = window.open_segment(None, &[]);
+        assert!(window.close(6100, "segment", 1, open));
+        for (end_ms, later_ms) in [(8100, 0), (10_100, 4000), (12_100, 4000)] {
+            assert!(window.add_gap(end_ms, |dts_ms| dts_ms + later_ms, ("gap", None)));
+        }
+        let gaps: Vec<bool> =
+            window.playlist().segments.iter().filter(|one| one.gap).map(|one| one.discontinuity).collect();
+        assert_eq!(gaps, [false, true, false]);
     }
 
     #[test]

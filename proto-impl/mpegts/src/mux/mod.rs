@@ -57,6 +57,9 @@ const TABLES_INTERVAL: u64 = 9_000;
 /// Maximum error of audio timestamps at which frames still count as contiguous: about a millisecond, because of RTMP's
 /// resolution and rounding.
 const CONTIGUOUS: u64 = 96;
+/// Maximum time by which a unit's DTS may be before that of the previous unit to count as a clock that stands still,
+/// rather than one that was set back.
+const STILL_MAX: u64 = 9_000;
 /// transport_stream_id and program_number. There is one transport stream with one program.
 const PROGRAM: u16 = 1;
 
@@ -187,6 +190,17 @@ impl Lane {
         let continuity = self.continuity;
         self.continuity = (continuity + 1) & 0x0f;
         continuity
+    }
+
+    /// Returns the ticks by which a unit with the DTS `dts` is written later, so that decode times grow (§2.4.3.7).
+    /// Publishers' clocks may stand still for a moment.
+    fn shift(&self, dts: u64) -> u64 {
+        let is_timed = self.begun && !matches!(self.stream.kind, Kind::Metadata | Kind::Splice);
+        let Some(edge) = self.edge.filter(|_| is_timed) else { return 0 };
+        u64::try_from(signed(dts, edge))
+            .ok()
+            .filter(|behind| *behind <= STILL_MAX)
+            .map_or(0, |behind| behind + 1)
     }
 
     /// Returns the DTS below which this stream is not expected to send a PES packet any more, given that another stream
@@ -486,7 +500,9 @@ impl Muxer {
     /// Writes a PES packet, preceded by the tables if they must be written. If `is_start`, the tables are written, so a
     /// PCR must be written as well.
     fn put(&mut self, at: usize, piece: &Piece<'_>, is_start: bool, out: &mut BytesMut) {
-        let dts = piece.dts;
+        let shift = self.lanes.get(at).map_or(0, |lane| lane.shift(piece.dts));
+        let [pts, dts, last] =
+            [piece.pts, piece.dts, piece.last].map(|time| time.wrapping_add(shift) & CLOCK_MASK);
         let is_old = |at: u64| {
             self.packing
                 .tables_interval
@@ -527,12 +543,12 @@ impl Muxer {
             self.lanes.iter_mut().for_each(|lane| (lane.edge, lane.begun) = (None, false));
         }
         let Some(lane) = self.lanes.get_mut(at) else { return };
-        (lane.edge, lane.begun) = (Some(piece.last), true);
+        (lane.edge, lane.begun) = (Some(last), true);
         // A PES packet of video or metadata begins with a picture or a tag, and is marked as aligned. A PES packet of
         // audio is not marked: receivers find the frames by their headers.
         let is_aligned = lane.stream.kind != Kind::Audio;
         let mut head = BytesMut::with_capacity(PesHeader::bytes(true));
-        PesHeader::write(lane.kind.stream_id(), is_aligned, piece.pts, dts, payload, &mut head);
+        PesHeader::write(lane.kind.stream_id(), is_aligned, pts, dts, payload, &mut head);
         let first = Head {
             pid: lane.pid,
             unit_start: true,

@@ -485,3 +485,21 @@ fn what_is_held_of_a_stream_that_changes_comes_before_the_new_tables() {
         assert!(muxer.past.len() <= PACKET_BYTES);
     }
 }
+
+#[test]
+fn decode_times_grow_while_a_clock_stands_still_and_follow_one_that_is_set_back() {
+    let mut muxer = both();
+    let mut bytes = Vec::new();
+    for (video, audio) in
+        [(90_000, 90_000), (93_600, 93_600), (93_600, 93_600), (93_600, 93_590), (3_600, 3_600)]
+    {
+        bytes.extend_from_slice(&muxer.write(&unit(Kind::Video, video, &[&[1; 700]])));
+        bytes.extend_from_slice(&muxer.write(&unit(Kind::Audio, audio, &[&[2; 700]])));
+    }
+    let times = |is_video: bool| -> Vec<u64> {
+        let own = read(&bytes).into_iter().filter(|pes| pes.stream.kind.is_video() == is_video);
+        own.map(|pes| pes.dts.or(pes.pts).unwrap()).collect()
+    };
+    assert_eq!(times(true), [90_000, 93_600, 93_601, 93_602, 3_600]);
+    assert_eq!(times(false), [90_000, 93_600, 93_601, 93_602, 3_600]);
+}

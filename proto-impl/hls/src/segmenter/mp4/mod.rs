@@ -212,7 +212,7 @@ impl Mp4Segmenter {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
         self.lanes = Vec::new();
-        self.parts.last = None;
+        (self.parts.last, self.parts.step_ms) = (None, 0);
     }
 
     /// Lists gaps (segments marked as missing) up to `end_ms`, where a segment of another rendition
@@ -331,8 +331,9 @@ impl Mp4Segmenter {
         if changed {
             self.lanes.iter_mut().for_each(Samples::finish);
             self.close(self.window.end_ms());
-            // The distance across a pause is not a usual distance between units.
-            self.parts.last = None;
+            // The distance across a pause is not a usual distance between units, and the next publisher may have
+            // another frame rate.
+            (self.parts.last, self.parts.step_ms) = (None, 0);
         } else {
             self.end_part_before_last(unit);
         }
@@ -394,6 +395,9 @@ impl Mp4Segmenter {
     fn measure(&mut self, unit: &Unit) {
         let step = self.parts.last.replace((unit.dts_ms, unit.begins));
         let step = step.map(|(last, _)| unit.dts_ms.saturating_sub(last));
+        if self.parts.target_ms.is_some() && self.parts.step_ms == 0 {
+            self.parts.step_ms = step.unwrap_or(0).clamp(0, STEP_MS_MAX);
+        }
         if self.parts.are_wanted && self.parts.target_ms.is_none() && self.parts.steps.len() < STEPS_MAX {
             self.parts.steps.extend(step.filter(|step| *step > 0));
         }
@@ -784,5 +788,7 @@ fn joined(slices: &[Bytes], bytes: usize) -> Bytes {
     joined.freeze()
 }
 
+#[cfg(test)]
+mod again;
 #[cfg(test)]
 mod tests;
