@@ -8,7 +8,9 @@
 mod clocks;
 mod judge;
 mod late;
+mod playing;
 mod playlists;
+mod random;
 mod rtmp;
 mod rtmp_rows;
 mod rtsp;
