@@ -269,9 +269,10 @@ impl Outbound {
         }
     }
 
-    /// Notes the local address of a push's established connection.
+    /// Notes the local address of a push's established connection, by which a publisher that is this push is
+    /// recognised.
     pub(super) fn push_opened(&mut self, now: Now, id: PushId, local: SocketAddr) {
-        // A removed push may still report its connection.
+        // If the push was removed in the meantime, its address is still noted, but as that of an ended push.
         let app = self.pushes.by_id.get(&id).map_or_else(|| Arc::from(""), |push| push.key.app.clone());
         self.pushes.own.opened(now.mono, id, &app, local);
         if app.is_empty() {

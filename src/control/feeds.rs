@@ -1,4 +1,5 @@
-//! Feeds: requests that a connection repeats each second while its client listens (docs/rest.md).
+//! Feeds: API requests that a connection repeats each second for as long as its client reads the answers
+//! (docs/rest.md).
 //!
 //! 1. Each request waits in the queue of its requester: a user, or an address that uses the server's token. Queueing
 //!    costs next to nothing.

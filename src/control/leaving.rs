@@ -69,8 +69,8 @@ impl Leaving {
         }
     }
 
-    /// Notes the streams that have polling viewers. Returns true while viewers of an ended stream may still fetch its
-    /// rest.
+    /// Notes the streams that have polling viewers. Returns true while the polling viewers of an ended stream may still
+    /// fetch its last segments.
     fn lingers(&mut self, registry: &Registry, now: Instant) -> bool {
         if self.fetched.iter().any(|stream| registry.get(stream).is_none()) {
             self.lingers_until = now.checked_add(BLOBS_LINGER);
@@ -231,7 +231,8 @@ impl Outgoing<'_> {
     pub(super) fn take_source(&mut self, key: &StreamKey) {
         let is_wanted = self.records.get(key).is_some_and(|record| record.source_wanted);
         let is_copy = self.outbound.is_copy(self.registry, key);
-        // The older process of an upgrade, which is alone again, keeps its viewers.
+        // If the newer process of an upgrade has died, the older one runs its sources again although it is draining, so
+        // that their viewers stay.
         let cluster = &self.registry.cluster;
         let serves_viewers = is_copy && cluster.is_pair() && !cluster.has_other() && !self.cx.is_draining();
         if !is_wanted || (self.cx.lets_in_nothing() && !serves_viewers) {

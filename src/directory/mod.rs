@@ -174,7 +174,7 @@ pub enum Request {
         /// Used memory.
         memory: u8,
     },
-    /// Inform the other nodes at once whether this node is draining.
+    /// Inform the other nodes immediately whether this node is draining.
     Draining(bool),
     /// Tell the other nodes how many connections a subscriber has at this node.
     Present(Subscribed),

@@ -1,4 +1,5 @@
-//! Presence: the viewers and publishers that checks or hooks need to know of, and the subscribers they belong to.
+//! Presence: the viewers and publishers that control keeps track of for checks and hooks, and the subscribers to which
+//! they belong.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;

@@ -96,7 +96,8 @@ impl Files {
         }
     }
 
-    /// Posts an order about a recording to a worker, as soon as recordings may begin.
+    /// Posts an order about a recording to a worker, or holds the order back while files of earlier runs are searched
+    /// for.
     pub(super) fn post_recording(&mut self, cx: &mut Context, worker: WorkerId, mail: ToWorker) {
         match &mut self.recordings.held {
             Some(held) => held.push((worker, mail)),

@@ -90,7 +90,8 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if auto_start
         && let Err(reason) = control.cx.source_target(&key, record.stream_url.as_deref().unwrap_or(""))
     {
-        // Ant Media Server stores the record, fails to start it and deletes it again. The result is the same.
+        // Ant Media Server stores the record, fails to start it and deletes it again. To refuse the record here has the
+        // same result.
         return now(Outcome::failure(&reason).error_id(-4));
     }
     let answer = if auto_start { Answer::Started } else { Answer::Created };

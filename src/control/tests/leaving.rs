@@ -404,7 +404,8 @@ fn the_record_of_a_gone_node_s_stream_is_put_right_by_a_node_with_a_copy() {
 
 #[test]
 fn a_source_that_loses_its_id_goes_on_as_a_copy_and_begins_again_when_the_id_is_free() {
-    // A handover takes effect after the drain was cancelled; or there was no drain.
+    // The node loses the id either by a handover that takes effect only after the drain was cancelled, or without any
+    // drain.
     for drains in [true, false] {
         let mut rig = Rig::with_directory(&[]);
         let (_, order, grant) = rig.running_source("s");
