@@ -6,7 +6,7 @@
 //! 3. News of the current attempt changes the endpoint's status. News of an older attempt is dropped.
 //! 4. A failed attempt is followed by another one. If `endpointRepublishLimit` is set, attempts end at that number,
 //!    until the stream is published again or the setting allows more.
-//! 5. A removed endpoint is stopped within the same turn; later answers about it are ignored.
+//! 5. A removed endpoint is stopped immediately; later answers about it are ignored.
 
 use super::context::Context;
 use super::live::{Live, Registry};

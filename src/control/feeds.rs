@@ -76,8 +76,8 @@ impl Feeds {
         self.due
     }
 
-    /// Returns true if a feed may make a request: the feed is known, or there is room for it. Another feed may be
-    /// dropped to make room.
+    /// Returns true if a feed may make a request: the feed is known, or fewer than the maximum number of feeds are.
+    /// Another feed may be dropped in favour of this one.
     fn admit(&mut self, now: Instant, session: SessionRef, asker: &Asker) -> bool {
         if self.queued >= FEEDS_MAX {
             return false;

@@ -185,7 +185,8 @@ impl Outbound {
     }
 
     /// Ends the attempts of a source whose id another node has: this node has given it away in a drain, or the other
-    /// node has a newer claim. The source's stream can continue here as a copy. Returns false if no such source ran here.
+    /// node has a newer claim. The source's stream can continue here as a copy. Returns false if no such source ran
+    /// here.
     pub(super) fn forget_given(&mut self, cx: &mut Context, cluster: &mut Cluster, key: &StreamKey) -> bool {
         let own = self.sources.by_key.get(key).copied();
         let Some(id) = own.filter(|_| !self.sources.is_copying(key)) else { return false };
@@ -226,7 +227,7 @@ impl Outgoing<'_> {
         self.registry.cluster.release_unused(key);
     }
 
-    /// Starts a source that another node ran, or holds it back until there is room. If this node has a copy of the
+    /// Starts a source that another node ran, or holds it back until resources permit. If this node has a copy of the
     /// source's stream, the copy continues as the source's stream.
     pub(super) fn take_source(&mut self, key: &StreamKey) {
         let is_wanted = self.records.get(key).is_some_and(|record| record.source_wanted);

@@ -174,9 +174,10 @@ pub(super) struct Registry {
     live: BTreeMap<StreamId, Live>,
     indexes: Indexes,
     lives: u64,
-    /// Streams that have ended in this turn, not yet processed by [`super::Control::follow_ends`].
+    /// Streams that ended while control handled the current input, and that [`super::Control::follow_ends`] has not
+    /// processed yet.
     pub(super) ended: VecDeque<Ended>,
-    /// Publishers that have left in this turn, not yet processed.
+    /// Publishers that left while control handled the current input, and that were not processed yet.
     pub(super) left: VecDeque<SessionRef>,
     /// The rates at which API clients insert subtitles.
     pub(super) subtitle_rates: Rates,

@@ -145,8 +145,8 @@ pub struct ControlConfig {
     pub outbound: OutboundPolicy,
     /// The addresses to which the server's listeners and ports are bound.
     pub addresses: Addresses,
-    /// A secret drawn at the server's start, from which workers derive others, for example those of the credentials that
-    /// they give to clients of TURN; `None` in tests.
+    /// A secret drawn at the server's start, from which workers derive others, for example those of the credentials
+    /// that they give to clients of TURN; `None` in tests.
     pub secret: Option<Seed>,
     /// Membership of this node in a cluster; `None` for a single server.
     pub cluster: Option<Membership>,

@@ -122,8 +122,8 @@ impl Outbound {
         Playlist { barren: 0, began: (now.mono, Duration::ZERO) }
     }
 
-    /// Schedules the start of a planned playlist, or cancels it. If the playlist is already waiting for room since an
-    /// earlier planned time, it waits for the new time instead.
+    /// Schedules the start of a planned playlist, or cancels it. If an earlier planned time has passed and the playlist
+    /// still waits for resources, it waits for the new time instead.
     pub(super) fn note_planned(&mut self, records: &mut Records, now: Now, key: &StreamKey) {
         let planned = |record: &&Broadcast| {
             is_playlist(record) && record.planned_start_date.saturating_mul(1000) > super::wall(now)

@@ -384,8 +384,8 @@ impl Registry {
         }
     }
 
-    /// Ends a stream, which frees its id immediately. The other parts of control handle the end at the end of the turn
-    /// ([`Control::follow_ends`]).
+    /// Ends a stream, which frees its id immediately. The other parts of control learn of the end when the current
+    /// input has been handled ([`Control::follow_ends`]).
     pub(super) fn end(&mut self, cx: &mut Context, stream: StreamId, end: StreamEnd) {
         let Some(live) = self.remove(stream) else { return };
         tracing::info!(key = %live.key, reason = end.reason(), "stream ended");

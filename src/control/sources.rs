@@ -100,7 +100,7 @@ pub(super) struct Sources {
     pub(super) by_key: BTreeMap<StreamKey, PullId>,
     pub(super) auto_start: BTreeSet<StreamKey>,
     pub(super) absent: Absent,
-    /// Sources that should run, but wait for room or their id.
+    /// Sources that should run, but wait for resources or for their id.
     pub(super) held_back: HeldBack,
     /// Playlists with a planned start, in seconds of Unix time.
     pub(super) planned: BTreeMap<StreamKey, u64>,

@@ -94,7 +94,7 @@ impl Files {
         }
     }
 
-    /// Begins an upload of this name; false if there is no room.
+    /// Begins an upload of this name. Returns false if uploads are off, or too many are in progress.
     pub(super) fn begin_upload(
         &mut self,
         cx: &mut Context,

@@ -62,7 +62,7 @@ impl Files {
 }
 
 impl Control {
-    /// Ends a turn: repeats the follow-up work of record changes until none is left.
+    /// Completes the handling of an input: repeats the follow-up work of record changes until none is left.
     pub(super) fn end_turn(&mut self, now: Now) {
         self.follow(now);
         while self.recorder(now).reconcile_recordings() {

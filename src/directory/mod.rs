@@ -225,6 +225,7 @@ pub enum News {
     Contact(bool),
     /// The directory has lost data that this node has seen.
     Lost,
-    /// Another process is about to take over from this one, which is named so. Answered with [`Request::Paired`].
+    /// Another process is about to take over from this one. The two are nodes to each other, and this one gets the
+    /// given name. Answered with [`Request::Paired`].
     Pair(Process),
 }

@@ -189,8 +189,8 @@ fn six_seconds_late(seed: u64) -> (World, SimId, SimId) {
     (world, publisher, viewer)
 }
 
-/// Checks that the GOP with which a viewer starts is not sent all at once. A path with twice the stream's rate would
-/// lose most of it.
+/// Checks that the GOP with which a viewer starts is not sent in a single burst. A path with twice the stream's rate
+/// would lose most of the burst.
 #[test]
 fn a_viewer_over_srt_on_a_slow_line_gets_all_that_it_begins_with() {
     for seed in 0..20 {

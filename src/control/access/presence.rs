@@ -63,7 +63,7 @@ pub(in crate::control) struct Presences {
     viewers: BTreeMap<(&'static str, StreamKey), u32>,
     viewers_of_apps: BTreeMap<(&'static str, Arc<str>), u32>,
     events: BTreeMap<Arc<str>, VecDeque<ConnectionEvent>>,
-    /// Subscribers whose number of connections has changed in this turn.
+    /// Subscribers whose number of connections has changed while control handled the current input.
     changed: BTreeSet<Who>,
 }
 
@@ -171,9 +171,9 @@ impl Access {
         self.presences.insert(request.session, Presence::of_viewer(request));
     }
 
-    /// Reports to the other nodes how many connections each subscriber has, if the number has changed in this turn.
-    /// Subscribers without a record are left out: anybody can invent their names, and each report is a write to the
-    /// directory.
+    /// Reports to the other nodes how many connections each subscriber has, if the number has changed while control
+    /// handled the current input. Subscribers without a record are left out: anybody can invent their names, and each
+    /// report is a write to the directory.
     pub(in crate::control) fn tell_present(&mut self, records: &Records, cluster: &mut Cluster) {
         while let Some(who) = self.presences.changed.pop_first() {
             let is_known = records.auxiliary.subscriber(&who.0, &who.1).is_some();
@@ -233,7 +233,7 @@ impl Access {
         passes.renew(now.mono, &request.key, request.egress, &polled.who, request.peer.ip())
     }
 
-    /// Admits a polling viewer. Returns false if there is no room.
+    /// Admits a polling viewer. Returns false if the maximum number of passes is reached.
     pub(in crate::control) fn give_pass(
         &mut self,
         records: &Records,

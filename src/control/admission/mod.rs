@@ -402,7 +402,8 @@ impl Control {
         self.access.refuse_admission(&mut self.cx, &mut self.registry.cluster, now, admission, why);
     }
 
-    /// Completes an admission that has passed all steps in this turn: uses up the token and reserves the id.
+    /// Completes an admission. Its steps have just been passed, so nothing has changed since. Uses up the token and
+    /// reserves the id.
     fn complete_admission(&mut self, now: Now, admission: Admission) {
         let Admission { ticket, request, claimed, .. } = admission;
         let session = request.session();

@@ -167,7 +167,8 @@ mod tests {
         let ids: Vec<&str> = claims.iter().map(|(key, _)| &*key.id).collect();
         assert_eq!(ids, ["pulled", "s", "t"]);
         assert!(claims.iter().all(|(_, holder)| holder.incarnation == 3 && holder.token > 0));
-        // The id is free when both of its tickets are given back.
+        // Two tickets have the id `s`: one of the stream, and one of an admission. The id is free when both are
+        // released.
         cluster.release_stream(StreamId(1));
         assert_eq!(cluster.poll_request(), None);
         cluster.release(Ticket::of(0));

@@ -374,7 +374,7 @@ pub(super) fn stop(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
         }
     }
     let is_playlist = outgoing.records.get(&key).is_some_and(is_playlist);
-    // The source may be waiting for room or for its id. In this case, stop the waiting.
+    // The source may be waiting for resources or for its id. In this case, stop the waiting.
     let was_wanted = outgoing.outbound.take_wanted(outgoing.records, &key);
     if outgoing.stop_source(&key, StreamEnd::Stopped) {
         let outcome = Outcome::success();

@@ -362,7 +362,8 @@ impl Scan {
         }
     }
 
-    /// True if a scan may start, because one slice completes the scan or the scan holds little memory between slices.
+    /// True if the first slice of a scan may run immediately, ahead of the scans that wait: this slice completes the
+    /// scan, or the scan holds little memory between slices.
     const fn may_begin(&self, records: usize) -> bool {
         let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
         records <= SLICE || !is_ordered || matches!(self.stage, Stage::Showing { .. })

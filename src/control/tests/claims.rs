@@ -438,7 +438,8 @@ fn the_directory_of_a_pair_tells_nodes_rarely_and_a_gone_process_has_no_claims()
         rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, is_alive)]));
         assert_eq!(rig.burials(), ended);
     }
-    // More claims than are ended at a time: the rest follows with the answers.
+    // The dead node has more claims than this node may ask to end at a time. The other claims follow when the first
+    // requests are answered.
     let keys = || (0..1500).map(|n| StreamKey::new("live", &format!("{n:04}")));
     rig.tell_news(News::Claim { key, holder: None });
     rig.tell_news(News::Claims(keys().map(|key| (key, holder("c", 1, 8))).collect()));

@@ -23,7 +23,7 @@ use super::World;
 pub(super) enum Way {
     Wire(usize),
     Line(usize),
-    /// A wire for requests, and a line for datagrams.
+    /// A wire (TCP connection) for requests, and a line for datagrams.
     Both {
         wire: usize,
         line: usize,
