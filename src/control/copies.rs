@@ -27,8 +27,8 @@ use super::sources::{Origin, Source, Sources};
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, Outbound};
 
-/// For each origin, time during which a copy keeps its viewers although no units arrive. An origin that accepts the
-/// connection and then sends nothing is given up after the same time.
+/// A copy that gets no units keeps its viewers for this time, multiplied by the number of origins. An origin that
+/// accepts the connection and then sends nothing is given up after this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time before a stream that no origin has is requested again.
 const ABSENT_FOR: Duration = Duration::from_secs(1);

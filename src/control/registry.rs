@@ -192,7 +192,7 @@ impl Control {
         );
     }
 
-    /// Runs the follow-up work in all parts for publishers that left and streams that ended.
+    /// Runs the follow-up work for publishers that left and streams that ended, in all parts of control.
     pub(super) fn follow_ends(&mut self, now: Now) {
         loop {
             while let Some(session) = self.registry.left.pop_front() {

@@ -79,7 +79,7 @@ fn loss_and_return(seed: u64) -> Trace {
         let order =
             (verifier.corrupt(), video.reordered, video.duplicated, audio.reordered, audio.duplicated, falls);
         assert_eq!(order, (0, 0, 0, 0, 0, 0), "{}", world.trace());
-        // Units in flight when the connection was cut are lost, and frames up to the next key frame.
+        // Units in flight when the connection was cut are lost, and so are frames up to the next key frame.
         assert!(video.lost <= 40 && audio.lost <= 80, "{}: {verifier:?}", world.trace());
     }
     goodbye(&mut world, returned, &viewers);

@@ -54,7 +54,7 @@ pub(in crate::control) struct ConnectionEvent {
     pub(in crate::control) subscriber_id: String,
 }
 
-/// All sessions that control must know of.
+/// The sessions that control tracks for its checks and for hooks.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Presences {
     sessions: BTreeMap<SessionRef, Presence>,

@@ -47,7 +47,7 @@ pub(super) fn share_records(records: &mut Records, now: Now) {
     write_made(records, now);
 }
 
-/// Notes that this process is the only one with the records again. Records made by publishing are no longer stored.
+/// Notes that no other process shares the records any more. Records made by publishing are no longer stored.
 pub(super) fn have_records(records: &mut Records, now: Now) {
     if records.writes.part() {
         write_made(records, now);

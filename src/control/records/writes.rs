@@ -336,8 +336,8 @@ impl Records {
         self.rebuild();
     }
 
-    /// Writes everything in memory to a new file. Nothing else that control does for a single input takes long, and
-    /// this happens only after a disk failure.
+    /// Writes everything in memory to a new file. This takes longer than anything else that control does for a single
+    /// input, but happens only after a disk failure.
     fn rebuild(&mut self) {
         let batch = self.writes.next_batch();
         let fault = self.writes.broken.as_ref().map(|broken| broken.fault).unwrap_or_default();

@@ -136,8 +136,8 @@ enum Row<'a> {
     User(&'a User),
 }
 
-/// Progress of an ordered list, which is made in rounds: the first records of this round, and the end of those that
-/// earlier rounds have skipped. A record is represented by its [`Rank`].
+/// Progress of an ordered list, which is made in rounds: the first records found in this round, and the last record
+/// that earlier rounds have skipped. A record is represented by its [`Rank`].
 #[derive(Debug, Default)]
 struct Ranks {
     best: BTreeSet<Rank>,
