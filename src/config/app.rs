@@ -68,8 +68,8 @@ pub struct AppSettings {
 pub struct AppLimits {
     /// `ingestingStreamLimit`: maximum number of live streams; `None`: unlimited.
     pub streams: Option<u32>,
-    /// `webRTCViewerLimit`: maximum number of viewers of formats whose viewers are counted
-    /// separately (as of WebRTC); `None`: unlimited.
+    /// `webRTCViewerLimit`: maximum number of viewers of a format, for formats such as WebRTC whose viewers are counted
+    /// separately; `None`: unlimited.
     pub viewers: Option<u32>,
     /// Limits on accepted streams.
     pub accept: AcceptLimits,

@@ -115,8 +115,8 @@ impl Config {
     /// Reads the home folder without creating anything: missing files count as defaults.
     ///
     /// # Errors
-    /// The first fault of the server's settings, or of settings for all applications. A fault of a single application only keeps that
-    /// application from starting.
+    /// The first fault of the server's settings, or of settings for all applications. A fault of a single application
+    /// only keeps that application from starting.
     pub fn read(options: &Options) -> Result<Self, Error> {
         let mut remarks = Remarks::default();
         let mut config = Self::read_with(options, &mut remarks)?;
@@ -250,7 +250,8 @@ struct Overlays {
 }
 
 impl Overlays {
-    /// Parses the overlays. An unknown key is an error, because a mistyped switch protects nothing.
+    /// Parses the overlays. An unknown key is an error: if the key of a restriction is mistyped, the server must not
+    /// run without the restriction.
     fn of(options: &Options) -> Result<Self, Error> {
         let (mut server, mut apps) = (Vec::new(), Vec::new());
         for argument in &options.set {

@@ -18,7 +18,8 @@ pub struct RecordingSettings {
     pub text: String,
     /// `subFolder`: like [`Self::folder`], for playlists and segments of live streams.
     pub shared_folder: String,
-    /// `recordingSubfolder`, else `subFolder`: folders below `streams`, with `%m` for the main track and `%s` for the stream.
+    /// `recordingSubfolder`, else `subFolder`: folders below `streams`, with `%m` for the main track and `%s` for the
+    /// stream.
     pub folder: String,
     /// `record.max_streams`: maximum number of streams recorded at the same time.
     pub streams_max: Option<usize>,

@@ -121,8 +121,8 @@ pub struct ServerSettings {
     pub outbound: OutboundRules,
     /// Addresses with access to the dashboard and to metrics.
     pub doors: Doors,
-    /// Key material for tokens of the management API (`server.jwtServerControlEnabled`): the key set at `server.jwksURL`, or else
-    /// `server.jwtServerSecretKey`.
+    /// Key material for tokens of the management API (`server.jwtServerControlEnabled`): the key set at
+    /// `server.jwksURL`, or else `server.jwtServerSecretKey`.
     pub management_trust: Option<Trust>,
     /// The settings `limits.*`.
     pub limits: Limits,

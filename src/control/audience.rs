@@ -43,9 +43,9 @@ pub(super) fn news(
 }
 
 impl Access {
-    /// Number of viewers of a stream at other nodes that are counted under `name`, for the record's limits. At the
-    /// origin, this is the number that nodes with copies have reported. At other nodes, it is the number in the record
-    /// minus the number that this node has reported.
+    /// Number of viewers of a stream at other nodes that the record counts under `name` (for example `hls`), for the
+    /// record's limits. At the origin, this is the number that nodes with copies have reported. At other nodes, it is
+    /// the number in the record minus the number that this node has reported.
     pub(super) fn viewers_elsewhere(
         &self,
         records: &Records,

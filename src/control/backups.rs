@@ -54,7 +54,7 @@ impl Walks {
             return;
         }
         self.backups.due = now.mono.checked_add(LOOK);
-        // The newer process has the store, and backs it up.
+        // The other process of this server has the store, and makes the backups.
         if cx.side == Some(Side::Guest) {
             return;
         }

@@ -1,5 +1,5 @@
-//! The broadcast record: as shown by the API with Ant Media Server's order of members (docs/rest.md), as stored, and as
-//! set by request bodies.
+//! The broadcast record, in three forms: the JSON of the API, with Ant Media Server's order of members (docs/rest.md),
+//! the stored form, and the bodies of requests that set members.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};

@@ -40,9 +40,11 @@ pub(super) struct Context {
     /// Set while the server admits nothing new and waits for its sessions to end.
     pub(super) leaving: Option<Leaving>,
     pub(super) drain: Option<Drain>,
-    /// Role of this process while there is another one of this server (docs/upgrade.md).
+    /// Role of this process while two processes of this server run during an upgrade (docs/upgrade.md); otherwise
+    /// `None`.
     pub(super) side: Option<Side>,
-    /// Addresses of this machine that must be looked up.
+    /// Addresses of this machine that it must look up, because the settings give them as a host name or leave them to
+    /// a STUN server.
     pub(super) lookups: Lookups,
 }
 

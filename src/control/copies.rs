@@ -27,8 +27,8 @@ use super::sources::{Origin, Source, Sources};
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, Outbound};
 
-/// Time for which a copy keeps its viewers while its origins are silent, for each origin. An origin that accepts and then
-/// sends nothing is given up after as long.
+/// A copy that gets no units keeps its viewers for this time, multiplied by the number of origins. An origin that
+/// accepts the connection and then sends nothing is given up after this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time before a stream that no origin has is requested again.
 const ABSENT_FOR: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ const ABSENT_MAX: usize = 4096;
 /// The origins from which a copy may be fetched.
 #[derive(Debug)]
 pub(super) struct Copying {
-    /// Other nodes that fetch the stream from this node, and on whose behalf the copy is fetched.
+    /// Nodes on whose behalf this node fetches the stream: they in turn fetch it from this node.
     via: Vec<String>,
     /// The origins to try, in order.
     origins: Vec<Origin>,
@@ -146,8 +146,8 @@ impl Copying {
         self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= patience)
     }
 
-    /// True if each origin was tried at least once since units last arrived. This takes one failure more than there are
-    /// origins, because the first may be the loss of an established connection.
+    /// True if each origin was tried at least once since units last arrived. More failures than origins are required,
+    /// because the first failure may be the loss of an established connection instead of a failed attempt.
     const fn asked_all(&self) -> bool {
         self.failures > self.origins.len()
     }

@@ -6,7 +6,7 @@
 //! 3. News of the current attempt changes the endpoint's status. News of an older attempt is dropped.
 //! 4. A failed attempt is followed by another one. If `endpointRepublishLimit` is set, attempts end at that number,
 //!    until the stream is published again or the setting allows more.
-//! 5. A removed endpoint is stopped within the same turn; later answers about it are ignored.
+//! 5. A removed endpoint is stopped immediately; later answers about it are ignored.
 
 use super::context::Context;
 use super::live::{Live, Registry};
@@ -269,9 +269,10 @@ impl Outbound {
         }
     }
 
-    /// Notes the local address of a push's established connection.
+    /// Notes the local address of a push's established connection, by which a publisher that is this push is
+    /// recognised.
     pub(super) fn push_opened(&mut self, now: Now, id: PushId, local: SocketAddr) {
-        // A removed push may still report its connection.
+        // If the push was removed in the meantime, its address is still noted, but as that of an ended push.
         let app = self.pushes.by_id.get(&id).map_or_else(|| Arc::from(""), |push| push.key.app.clone());
         self.pushes.own.opened(now.mono, id, &app, local);
         if app.is_empty() {

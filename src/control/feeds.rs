@@ -1,4 +1,5 @@
-//! Feeds: requests that a connection repeats each second while its client listens (docs/rest.md).
+//! Feeds: API requests that a connection repeats each second for as long as its client reads the answers
+//! (docs/rest.md).
 //!
 //! 1. Each request waits in the queue of its requester: a user, or an address that uses the server's token. Queueing
 //!    costs next to nothing.
@@ -75,8 +76,8 @@ impl Feeds {
         self.due
     }
 
-    /// Returns true if a feed may make a request: the feed is known, or there is room for it. Another feed may be
-    /// dropped to make room.
+    /// Returns true if a feed may make a request: the feed is known, or fewer than the maximum number of feeds are.
+    /// Another feed may be dropped in favour of this one.
     fn admit(&mut self, now: Instant, session: SessionRef, asker: &Asker) -> bool {
         if self.queued >= FEEDS_MAX {
             return false;

@@ -60,8 +60,8 @@ impl HeldBack {
         *self = Self::default();
     }
 
-    /// Moves the sources whose ids have become free, and were not taken again, to `here`, so that they start when there
-    /// is room.
+    /// Moves the sources whose ids have become free, and were not taken again, to `here`, so that they start as soon as
+    /// resources permit.
     fn take_freed(&mut self, now: Instant, is_elsewhere: impl Fn(&StreamKey) -> bool) {
         while let Some((_, key)) = self.freed.pop_front_if(|(at, _)| *at <= now) {
             if !is_elsewhere(&key) && self.elsewhere.remove(&key) {
@@ -116,7 +116,8 @@ impl Outgoing<'_> {
         tracing::info!(%key, reason, retries, "source not started");
     }
 
-    /// Starts sources that were held back: a limited number in one call, and none for an application without room.
+    /// Starts sources that were held back: a limited number in one call, and none for an application that may not run
+    /// another source.
     pub(super) fn begin_held_back(&mut self) {
         self.outbound
             .sources

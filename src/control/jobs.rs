@@ -81,8 +81,8 @@ impl fmt::Debug for Jobs {
 }
 
 impl Jobs {
-    /// True if there is room for another job of a class. An application may not have more jobs than the class has free
-    /// places.
+    /// True if there is room for another job of a class. An application may not have more jobs in progress than the
+    /// class has free places, so that places are left for other applications.
     fn has_room(&self, class: Class, app: Option<&Arc<str>>) -> bool {
         let used = self.under_way.get(&class).copied().unwrap_or(0);
         let own = app.and_then(|app| self.under_way_of.get(&(class, Arc::clone(app))).copied()).unwrap_or(0);

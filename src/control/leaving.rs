@@ -69,8 +69,8 @@ impl Leaving {
         }
     }
 
-    /// Notes the streams that have polling viewers. Returns true while viewers of an ended stream may still fetch its
-    /// rest.
+    /// Notes the streams that have polling viewers. Returns true while the polling viewers of an ended stream may still
+    /// fetch its last segments.
     fn lingers(&mut self, registry: &Registry, now: Instant) -> bool {
         if self.fetched.iter().any(|stream| registry.get(stream).is_none()) {
             self.lingers_until = now.checked_add(BLOBS_LINGER);
@@ -185,7 +185,8 @@ impl Outbound {
     }
 
     /// Ends the attempts of a source whose id another node has: this node has given it away in a drain, or the other
-    /// node has a newer claim. The source's stream can continue here as a copy. Returns false if no such source ran here.
+    /// node has a newer claim. The source's stream can continue here as a copy. Returns false if no such source ran
+    /// here.
     pub(super) fn forget_given(&mut self, cx: &mut Context, cluster: &mut Cluster, key: &StreamKey) -> bool {
         let own = self.sources.by_key.get(key).copied();
         let Some(id) = own.filter(|_| !self.sources.is_copying(key)) else { return false };
@@ -226,12 +227,13 @@ impl Outgoing<'_> {
         self.registry.cluster.release_unused(key);
     }
 
-    /// Starts a source that another node ran, or holds it back until there is room. If this node has a copy of the
+    /// Starts a source that another node ran, or holds it back until resources permit. If this node has a copy of the
     /// source's stream, the copy continues as the source's stream.
     pub(super) fn take_source(&mut self, key: &StreamKey) {
         let is_wanted = self.records.get(key).is_some_and(|record| record.source_wanted);
         let is_copy = self.outbound.is_copy(self.registry, key);
-        // The older process of an upgrade, which is alone again, keeps its viewers.
+        // If the newer process of an upgrade has died, the older one runs its sources again although it is draining, so
+        // that their viewers stay.
         let cluster = &self.registry.cluster;
         let serves_viewers = is_copy && cluster.is_pair() && !cluster.has_other() && !self.cx.is_draining();
         if !is_wanted || (self.cx.lets_in_nothing() && !serves_viewers) {

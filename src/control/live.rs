@@ -35,7 +35,7 @@ pub(super) struct Source {
     pub(super) state: State,
     pub(super) worker: WorkerId,
     pub(super) ingest: Ingest,
-    /// The publisher's address, reduced to the network under which streams are counted.
+    /// The network of the publisher's address. The limit of streams per address applies to this network.
     network: IpAddr,
 }
 
@@ -49,7 +49,7 @@ impl Source {
         }
     }
 
-    /// Returns the network under which the stream is counted; `None` for pulls and copies.
+    /// Returns the network that the stream counts for; `None` for pulls and copies, which count for no network.
     fn counted_network(&self) -> Option<IpAddr> {
         (!self.ingest.is_fetched()).then_some(self.network)
     }
@@ -105,7 +105,8 @@ pub(super) struct Live {
     pub(super) clock: StreamClock,
     /// Time for which the publisher had been silent at the last report, in milliseconds.
     pub(super) silent_ms: u64,
-    /// Streams through which this stream was relayed. Pushes of this stream send the list to their targets.
+    /// The path by which the stream was relayed to this server: an entry (node and stream) for each push. Pushes of
+    /// this stream send the list to their targets, which detect loops by it.
     pub(super) via: Vec<String>,
     /// Parameters of the current publisher, for hooks.
     pub(super) params: Params,
@@ -173,9 +174,10 @@ pub(super) struct Registry {
     live: BTreeMap<StreamId, Live>,
     indexes: Indexes,
     lives: u64,
-    /// Streams that have ended in this turn, not yet processed by [`super::Control::follow_ends`].
+    /// Streams that ended while control handled the current input, and that [`super::Control::follow_ends`] has not
+    /// processed yet.
     pub(super) ended: VecDeque<Ended>,
-    /// Publishers that have left in this turn, not yet processed.
+    /// Publishers that left while control handled the current input, and that were not processed yet.
     pub(super) left: VecDeque<SessionRef>,
     /// The rates at which API clients insert subtitles.
     pub(super) subtitle_rates: Rates,

@@ -3,7 +3,8 @@
 //! give the same outputs.
 //!
 //! 1. Workers send mail ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
-//! 2. Admission answers immediately (`registry`): every worker hears of a stream before its publisher gets the grant.
+//! 2. Admission (`registry`) decides on publish requests. When a publisher is admitted, every worker is informed of the
+//!    stream before the publisher gets its grant.
 //! 3. The API (`rest`) reads memory. Changes are gathered and committed by the store's thread. Then they become
 //!    visible, and the requests for them are answered (`writes`).
 //! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves names, checks addresses, and times the
@@ -144,7 +145,8 @@ pub struct ControlConfig {
     pub outbound: OutboundPolicy,
     /// The addresses to which the server's listeners and ports are bound.
     pub addresses: Addresses,
-    /// A secret drawn at start, for tokens that workers give to peers; `None` in tests.
+    /// A secret drawn at the server's start, from which workers derive others, for example those of the credentials
+    /// that they give to clients of TURN; `None` in tests.
     pub secret: Option<Seed>,
     /// Membership of this node in a cluster; `None` for a single server.
     pub cluster: Option<Membership>,
@@ -360,7 +362,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Handles mail of a worker.
+    /// Handles mail from a worker.
     pub fn handle_mail(&mut self, now: Now, mail: ToControl) {
         self.cx.audit.note_time(now.mono);
         match mail {
@@ -379,7 +381,7 @@ impl Control {
                 self.access.play_started(&mut self.cx, &self.records, &mut self.hooks, now, session, request)
             }
             ToControl::PlayEnded(session) => {
-                // A viewer that still waits for its verdict withdraws its request. Any other viewer leaves its stream.
+                // A viewer whose admission is still pending withdraws its request. Any other viewer leaves its stream.
                 let cluster = &mut self.registry.cluster;
                 if !self.access.abandon_admission(&mut self.cx, cluster, now, session) {
                     self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
@@ -436,7 +438,7 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Adds an administrator, as ordered from the command line. The answer goes to `session`.
+    /// Adds an administrator, as requested by the operator on the command line. The answer goes to `session`.
     pub fn add_user(&mut self, now: Now, session: SessionRef, email: &str, hash: String) {
         self.records.add_administrator(&mut self.cx, now, Requester::unknown(session), email, hash);
         self.end_turn(now);
@@ -450,7 +452,8 @@ impl Control {
         self.outgoing(now).fire_attempts();
         if self.outbound.poll_tick(now) {
             self.outgoing(now).stop_idle_sources();
-            // Process the streams that ended above first: a planned start begins another stream of the same record.
+            // First process the streams that ended above, because a planned start may begin a new stream of the same
+            // record.
             self.follow_ends(now);
             let mut outgoing = self.outgoing(now);
             outgoing.fire_planned();

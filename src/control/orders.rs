@@ -35,7 +35,7 @@ impl Control {
                 self.cx.answer(requester, outcome.response(200));
             }
             Order::CheckUpgrade => {
-                // The newer process would admit sessions.
+                // A newer process would admit sessions and thereby undo the drain.
                 let outcome = match self.cx.lets_in_nothing() {
                     true => Outcome::failure("the server is draining"),
                     false => Outcome::success(),

@@ -3,9 +3,9 @@
 //! the push any rights.
 //!
 //! A push is recognised by the local address of its connection, which is the peer address of the resulting publisher.
-//! The push's worker reports that address before the second flight of any protocol, and thus before any publisher is
-//! admitted. A relay on this machine has a connection of its own; pushes through it by RTMP, RTSP and SRT are
-//! recognised by `via`.
+//! The push's worker reports that address before it sends the second flight of the protocol's handshake, and thus
+//! before the server admits the publisher. If the push passes a relay on this machine, the relay has a connection of
+//! its own; such pushes by RTMP, RTSP and SRT are recognised by `via`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

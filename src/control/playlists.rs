@@ -1,8 +1,8 @@
 //! Playlists: records whose stream is a sequence of items, each pulled like the URL of a stream source (docs/rest.md).
 //!
 //! 1. A start begins with the item at `currentPlayIndex`, or the first one after it that can be pulled at all.
-//! 2. When an item ends, the next one begins immediately, on the same stream. Its media are read no faster than the
-//!    clock shared by the items allows.
+//! 2. When an item ends, the next one begins immediately, on the same stream. All items share one clock, and no item is
+//!    read faster than this clock allows, so that the stream does not run ahead of real time.
 //! 3. After the last item the playlist starts over, or ends (`playlistLoopEnabled`).
 //! 4. An item without media is skipped. After all items have failed in a row there are pauses, as between the attempts
 //!    of a source.
@@ -122,8 +122,8 @@ impl Outbound {
         Playlist { barren: 0, began: (now.mono, Duration::ZERO) }
     }
 
-    /// Schedules the start of a planned playlist, or cancels it. If the playlist is already waiting for room since an
-    /// earlier planned time, it waits for the new time instead.
+    /// Schedules the start of a planned playlist, or cancels it. If an earlier planned time has passed and the playlist
+    /// still waits for resources, it waits for the new time instead.
     pub(super) fn note_planned(&mut self, records: &mut Records, now: Now, key: &StreamKey) {
         let planned = |record: &&Broadcast| {
             is_playlist(record) && record.planned_start_date.saturating_mul(1000) > super::wall(now)
@@ -198,7 +198,8 @@ impl Outgoing<'_> {
         self.stop_source(key, StreamEnd::Stopped);
     }
 
-    /// Begins an item: immediately, or after a pause if all items have failed in a row and this one was not requested.
+    /// Begins an item: immediately, or after a pause if all items have failed in a row and no client asked for this
+    /// one.
     fn begin_item(&mut self, key: &StreamKey, (origin, asked): (Origin, bool)) {
         let count = self.records.get(key).map_or(0, |record| items(record).len());
         let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };

@@ -29,11 +29,11 @@ use super::subtracks::are_renditions;
 
 /// Silence after which a new publisher may replace the current one, in milliseconds.
 const STALE_MS: u64 = 3000;
-/// Longest value of each description that a publisher gives of its stream, in bytes.
+/// Maximum size in bytes of each text by which a publisher describes its stream (`streamName`, `metaData`, `role`).
 const DESCRIPTION_BYTES_MAX: usize = 8 * 1024;
 
 impl Records {
-    /// Marks the record offline, or deletes a record made by publishing.
+    /// Marks the record of an ended stream `finished`, or deletes the record if publishing created it.
     fn record_ended(&mut self, now: Now, key: StreamKey) {
         let Some(record) = self.get_mut(&key) else { return };
         if record.zombi {
@@ -54,7 +54,7 @@ impl Records {
     }
 }
 
-/// A publisher that left, with its worker's report.
+/// A publisher that left, with its worker's last report about the stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Departed {
     pub(super) session: SessionRef,
@@ -66,7 +66,8 @@ pub(super) struct Departed {
     pub(super) epoch: u32,
 }
 
-/// True if the publisher is present, or expected within the grace period. False for a source between two attempts.
+/// True if the stream has a publisher, or a lost publisher may still return within the grace period. False while a
+/// pulled stream is between two attempts.
 pub(super) fn is_delivered(live: &Live) -> bool {
     live.source().state != State::Awaited
 }
@@ -77,7 +78,8 @@ impl Registry {
         self.find(key).is_some()
     }
 
-    /// True if a subtrack of a main track is live. The view of a room is no subtrack.
+    /// True if a subtrack of a main track is live. A room's view, a stream that shows the whole room, is not a
+    /// subtrack.
     pub(super) fn is_active(&self, main: &StreamKey, id: &Arc<str>) -> bool {
         self.has_own_publisher(&StreamKey { app: main.app.clone(), id: id.clone() })
     }
@@ -190,7 +192,7 @@ impl Control {
         );
     }
 
-    /// Runs the follow-up work in all parts for publishers that left and streams that ended.
+    /// Runs the follow-up work for publishers that left and streams that ended, in all parts of control.
     pub(super) fn follow_ends(&mut self, now: Now) {
         loop {
             while let Some(session) = self.registry.left.pop_front() {
@@ -222,7 +224,8 @@ impl Control {
 }
 
 impl Registry {
-    /// True if a source of this node delivers to a stream that was a copy of another node's stream.
+    /// True if `request` comes from a source of this node, while `stream` is a copy of another node's stream. The
+    /// source then takes over the copy.
     pub(super) fn is_taken_over(&self, stream: StreamId, request: &PublishRequest) -> bool {
         !request.ingest.is_copy() && self.get(&stream).is_some_and(Live::is_copy)
     }
@@ -246,11 +249,11 @@ impl Registry {
         figures: &SourceFigures,
     ) {
         let Some(live) = self.get_mut(&figures.stream) else { return };
-        // The report of a worker that the stream has left does not concern the current publisher.
+        // If the stream has moved to another worker since, this report is about a former publisher.
         if live.source().worker != worker || !matches!(live.source().state, State::Live(_)) {
             return;
         }
-        // A report that the worker made before the current publisher arrived does not concern that publisher, either.
+        // A report that this worker made before the current publisher arrived is about a former publisher, too.
         let is_former =
             |publisher| !matches!(live.source().state, State::Live(present) if present == publisher);
         if figures.publisher.is_some_and(is_former) {
@@ -278,7 +281,7 @@ impl Registry {
         stream: StreamId,
         request: PublishRequest,
     ) -> Option<Grant> {
-        // For a source, the log already has a line saying that media arrive.
+        // If a pull delivers the stream, the log already has a line saying that media arrive.
         if request.pull.is_none() {
             let (key, protocol) = (&request.key, request.ingest.name);
             tracing::info!(%key, protocol, peer = %request.peer, "publisher returned");
@@ -322,7 +325,7 @@ impl Registry {
         Some(grant)
     }
 
-    /// Continues the stream with the first media of a source's next attempt. The figures in the record (start time,
+    /// Continues a pulled stream when its next attempt delivers the first media. The figures in the record (start time,
     /// duration, bytes) begin anew, as at the first attempt.
     pub(super) fn return_pull(
         &mut self,
@@ -381,8 +384,8 @@ impl Registry {
         }
     }
 
-    /// Ends a stream, which frees its id immediately. Other parts follow at the end of the turn
-    /// ([`Control::follow_ends`]).
+    /// Ends a stream, which frees its id immediately. The other parts of control learn of the end when the current
+    /// input has been handled ([`Control::follow_ends`]).
     pub(super) fn end(&mut self, cx: &mut Context, stream: StreamId, end: StreamEnd) {
         let Some(live) = self.remove(stream) else { return };
         tracing::info!(key = %live.key, reason = end.reason(), "stream ended");
@@ -395,8 +398,8 @@ impl Registry {
         self.ended.pop_front()
     }
 
-    /// Checks that the id is free for this publisher: no stream has the id, or that stream waits for a publisher, or
-    /// its publisher has fallen silent.
+    /// Checks that this publisher may use the id: no live stream has the id, or the stream that has it waits for a
+    /// publisher, or that stream's publisher has fallen silent.
     pub(super) fn check_free(&self, outbound: &Outbound, request: &PublishRequest) -> Result<(), Refusal> {
         // The id belongs to its source while the source runs, whether or not it delivers media.
         if outbound.sources.is_running(&request.key) && !outbound.is_copy(self, &request.key) {
@@ -404,8 +407,8 @@ impl Registry {
         }
         let live = self.find(&request.key).and_then(|stream| self.get(&stream));
         let free = live.is_none_or(|live| match live.source().state {
-            // The stream is a copy: in a cluster, the directory decides who may publish. A room's view always gives
-            // way.
+            // A copy of another node's stream: in a cluster, the directory decides who may publish. The view of a room
+            // always gives way to a publisher with the room's id.
             State::Live(_) if live.is_copy() => live.is_view() || self.cluster.is_shared(),
             State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
             State::Grace(_) => true,
@@ -523,7 +526,7 @@ impl Registry {
         }
     }
 
-    /// Sends the workers the changes in the record of a stream.
+    /// Sends the workers the details of a stream's record that they use, if these details have changed.
     pub(super) fn review_viewers(&mut self, cx: &mut Context, records: &Records, key: &StreamKey) {
         let details = self.details_of(cx, records, key);
         let Some(stream) = self.find(key) else { return };

@@ -91,8 +91,8 @@ impl Context {
     }
 }
 
-/// True if a change of this server setting needs a restart. These are the settings of sockets and threads, and the
-/// settings that share counters with them.
+/// True if a change of this server setting needs a restart: mainly the settings of sockets and threads, and the limits
+/// of connections, which share counters with them.
 fn is_of_the_start(key: &str) -> bool {
     const KEYS: [&str; 7] = [
         "server.workers",

@@ -100,7 +100,7 @@ pub(super) struct Sources {
     pub(super) by_key: BTreeMap<StreamKey, PullId>,
     pub(super) auto_start: BTreeSet<StreamKey>,
     pub(super) absent: Absent,
-    /// Sources that should run, but wait for room or their id.
+    /// Sources that should run, but wait for resources or for their id.
     pub(super) held_back: HeldBack,
     /// Playlists with a planned start, in seconds of Unix time.
     pub(super) planned: BTreeMap<StreamKey, u64>,
@@ -143,9 +143,9 @@ pub(super) fn is_source(kind: &str) -> bool {
 }
 
 impl Outbound {
-    /// Prepares to leave a file before its end. The exact lead of the file's media over real time is reported too late
-    /// for the next attempt, so the largest possible lead is assumed. Otherwise each seek would move the stream further
-    /// ahead.
+    /// Prepares to leave a file before its end, for a seek or for another item. The next attempt must know how far the
+    /// media are ahead of real time, but the worker would report the exact lead too late. The largest possible lead is
+    /// therefore assumed. Otherwise each seek would move the stream further ahead.
     pub(super) fn leave_file(&mut self, now: Now, key: &StreamKey) {
         let Some(id) = self.sources.by_key.get(key).copied() else { return };
         if self.supervisor.is_steady(Job::Pull(id))
@@ -283,7 +283,8 @@ impl Outbound {
         WorkerId((0..cx.config.workers).min_by_key(|worker| load(*worker)).unwrap_or(0))
     }
 
-    /// Sends the worker of an attempt the address of the next server, or the error.
+    /// Sends the address of the next server to the worker whose attempt continues there, or the error if there is no
+    /// usable address.
     pub(super) fn go_on(
         &self,
         cx: &mut Context,
@@ -353,7 +354,8 @@ impl Control {
         let source = self.outbound.sources.by_id.get(&id).filter(|source| source.key == request.key);
         let source = source.filter(|_| self.outbound.supervisor.is_current(Job::Pull(id), attempt));
         source.ok_or(Refusal::InUse)?;
-        // Another node has a stream with the room's id: the next attempt fetches that stream.
+        // Another node now has a stream with the room's id, so this view is refused. The next attempt fetches that
+        // stream.
         if request.ingest == Ingest::ROOM_VIEW && self.registry.cluster.location(&request.key).is_some() {
             return Err(Refusal::InUse);
         }
@@ -441,7 +443,7 @@ impl Outgoing<'_> {
         }
         let Some(id) = self.outbound.sources.by_key.remove(key) else { return false };
         let source = self.outbound.sources.by_id.remove(&id);
-        // Another node that has the id plays the playlist, and writes its status.
+        // If another node has taken over the id, that node plays the playlist and writes its status.
         if end != StreamEnd::Superseded && source.as_ref().is_some_and(|source| source.playlist.is_some()) {
             self.records.end_playlist(self.now, key);
         }

@@ -221,7 +221,8 @@ impl Registry {
     }
 }
 
-/// Returns the share of lost packets, with six decimals; at most 1, since a packet may be lost repeatedly.
+/// Returns the share of lost packets, with six decimals. Capped at 1, since a packet that is sent again may be lost
+/// again and is then counted twice.
 fn lost_ratio(lost: u64, expected: u64) -> f64 {
     let millionths = lost.saturating_mul(1_000_000).checked_div(expected).unwrap_or(0).min(1_000_000);
     #[allow(clippy::cast_precision_loss, reason = "at most a million")]

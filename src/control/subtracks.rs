@@ -134,7 +134,7 @@ impl Registry {
         }
         let was = record.status == status::BROADCASTING;
         if !any && records.joined.remove(main) {
-            // The record was virtual only while publishers had joined it.
+            // The record became virtual only because publishers joined it, so it is an ordinary record again.
             if let Some(record) = records.get_mut(main) {
                 record.is_virtual = false;
             }

@@ -220,7 +220,7 @@ impl Supervisor {
         self.tasks.get(&job).is_some_and(|task| task.remote.reach == Reach::Node)
     }
 
-    /// Notes the worker that was ordered to make the attempt.
+    /// Notes that a worker has got the order to make the attempt.
     pub(super) fn open(&mut self, job: Job, worker: WorkerId) {
         self.enter(job, Phase::Open { worker, since: None });
     }
@@ -409,7 +409,7 @@ impl Supervisor {
         self.tasks.get(&job).is_some_and(|task| task.failures > 1)
     }
 
-    /// Counts the pushes and pulls that are broadcasting.
+    /// Counts the pushes and pulls that are connected and whose media flow.
     pub(super) fn broadcasting(&self) -> (usize, usize) {
         let on =
             self.tasks.iter().filter(|(_, task)| matches!(task.phase, Phase::Open { since: Some(_), .. }));

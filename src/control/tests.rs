@@ -512,7 +512,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Names the important mail of a turn, in order.
+/// Names the important mail that control has posted for one input, in order.
 fn kinds(posted: &[(WorkerId, ToWorker)]) -> Vec<String> {
     let kind = |(worker, mail): &(WorkerId, ToWorker)| {
         let name = match mail {

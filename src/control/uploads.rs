@@ -2,7 +2,7 @@
 //!
 //! 1. The head of the request passes the checks of the API. A hidden record is stored, and then an empty file is
 //!    created, so that the upload is found again even after a crash.
-//! 2. The session is granted the body ([`ToWorker::Upload`]) and appends it.
+//! 2. The session is permitted to receive the body ([`ToWorker::Upload`]), and appends it to the file.
 //! 3. When the body is complete, a job flushes the file to disk, reads its size and duration, and gives it its final
 //!    name. The record becomes visible with the next commit, and the request is answered.
 //! 4. If an upload is interrupted, its file and record are removed. After a crash, the next start removes them.
@@ -94,7 +94,7 @@ impl Files {
         }
     }
 
-    /// Begins an upload of this name; false if there is no room.
+    /// Begins an upload of this name. Returns false if uploads are off, or too many are in progress.
     pub(super) fn begin_upload(
         &mut self,
         cx: &mut Context,

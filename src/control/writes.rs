@@ -1,4 +1,4 @@
-//! Effects of committed changes of records, and their answers.
+//! Effects of committed changes of records, and the answers to the requests that made the changes.
 
 use super::context::Context;
 use super::live::Registry;
@@ -62,7 +62,7 @@ impl Files {
 }
 
 impl Control {
-    /// Ends a turn: repeats the follow-up work of record changes until none is left.
+    /// Completes the handling of an input: repeats the follow-up work of record changes until none is left.
     pub(super) fn end_turn(&mut self, now: Now) {
         self.follow(now);
         while self.recorder(now).reconcile_recordings() {
@@ -146,7 +146,8 @@ impl Control {
                 }
             }
             None => {
-                // Hooks report the end while the record still exists.
+                // The stream must end before the record is removed, because hooks report the end with the record's
+                // data.
                 if !self.outgoing(now).stop_source(&key, StreamEnd::Deleted)
                     && let (Some(stream), Change::Delete) = (live, &change)
                 {

@@ -1,8 +1,8 @@
 //! The directory of a server that is being upgraded (docs/upgrade.md): two processes of one machine, of which the one
 //! with the store keeps the claims of both. A state machine.
 //!
-//! 1. Both processes send requests, as to the directory of a cluster. Their answers and all changes of claims are
-//!    polled as news, in one order for each process.
+//! 1. Both processes send requests, as to the directory of a cluster. The answers, and all changes of claims, are
+//!    polled as news; each process gets its news in order.
 //! 2. The keeper reports commits, so that each process learns of the other's changes.
 //! 3. When the other process has ended, the keeper's control ends the claims that are left ([`Request::Bury`]).
 
@@ -85,7 +85,8 @@ impl Desk {
         }
     }
 
-    /// Handles a request of either process. [`Request::Burn`] is the business of the store's owner.
+    /// Handles a request of either process. [`Request::Burn`] is refused here: the owner of the store handles it
+    /// before, and reports the result with [`Self::burnt`].
     pub fn handle_request(&mut self, side: Side, request: Request) {
         match request {
             Request::Claim { ticket, key } => self.claim(side, ticket, key),
@@ -94,7 +95,8 @@ impl Desk {
                 if self.has(&key, token) {
                     self.set(key, None);
                 } else if !self.claims.contains_key(&key) {
-                    // The directory of the process that has ended knew this claim; this one does not.
+                    // The claim was made at a process that has ended, and this directory does not have it. Report the
+                    // id as free.
                     self.tell(side, News::Claim { key, holder: None });
                 }
             }
@@ -136,7 +138,7 @@ impl Desk {
         self.tell(side, News::Burnt { ticket, is_burnt });
     }
 
-    /// Reports both processes to both.
+    /// Reports the list of processes to both of them.
     pub fn tell_nodes(&mut self) {
         let nodes: Vec<Node> = self.nodes().cloned().collect();
         self.tell_both(&News::Nodes(nodes));
@@ -188,7 +190,7 @@ impl Desk {
         self.tell(side, News::Answer { ticket, key, answer });
     }
 
-    /// Asserts a claim: that with the largest token is valid.
+    /// Asserts a claim. Of two claims of an id, the one with the larger token is valid.
     fn keep(&mut self, side: Side, key: StreamKey, token: u64) {
         if self.claims.get(&key).is_some_and(|holder| token > 0 && holder.token > token) {
             let holder = self.claims.get(&key).cloned();

@@ -242,8 +242,8 @@ impl Link {
         command.query(&mut self.connection)
     }
 
-    /// Returns the name of the directory's contents, and the number of the last change. If there is no name yet, it is
-    /// set to `made`.
+    /// Returns the name of the directory's contents, which changes when the contents are lost, and the number of the
+    /// last change. If there is no name yet, it is set to `made`.
     pub(super) fn state(&mut self, made: &str) -> Result<(String, u64), RedisError> {
         let epoch = self.address.epoch().to_owned();
         redis::cmd("SET").arg(&epoch).arg(made).arg("NX").exec(&mut self.connection)?;

@@ -174,7 +174,7 @@ pub enum Request {
         /// Used memory.
         memory: u8,
     },
-    /// Inform the other nodes at once whether this node is draining.
+    /// Inform the other nodes immediately whether this node is draining.
     Draining(bool),
     /// Tell the other nodes how many connections a subscriber has at this node.
     Present(Subscribed),
@@ -225,6 +225,7 @@ pub enum News {
     Contact(bool),
     /// The directory has lost data that this node has seen.
     Lost,
-    /// Another process is about to take over from this one, which is named so. Answered with [`Request::Paired`].
+    /// Another process is about to take over from this one. The two are nodes to each other, and this one gets the
+    /// given name. Answered with [`Request::Paired`].
     Pair(Process),
 }

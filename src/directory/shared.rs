@@ -378,8 +378,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns true if the pending news may contain changes that are later than the last commit. In that case the
-    /// commit must be answered before the news is passed on, in the other case after it. The next call returns false.
+    /// Returns true if the pending news may contain changes that are later than the last commit. In that case, the
+    /// commit must be answered before the news is passed on; otherwise it is answered afterwards. The next call returns
+    /// false.
     pub const fn take_is_ahead(&mut self) -> bool {
         mem::replace(&mut self.is_ahead, false)
     }

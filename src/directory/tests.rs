@@ -230,7 +230,7 @@ fn n_24_connections_of_subscribers_are_known_at_every_node_and_those_of_an_earli
     let again = redis.node("a");
     Link::connect(&redis.address()).unwrap().forget_presences(again.shared.own()).unwrap();
     assert_eq!(redis.node("c").present, []);
-    // A node is deleted from the list; another name ends with the same letters.
+    // Node `a` is deleted from the list. Node `aa`, whose name ends with the same letter, must stay.
     let mut other = redis.node("aa");
     for node in [&mut a, &mut other] {
         node.ask(Request::Present(told(1)));

@@ -3,10 +3,11 @@
 //!
 //! All reads are served from memory; the store only makes records durable. Flow:
 //! 1. [`Store::load`] at start reads all records. If it fails, the server does not start.
-//! 2. Control gathers changes and sends [`Request::Commit`]. The store's thread sends a [`Reply`] once they are on disk.
+//! 2. Control gathers changes and sends [`Request::Commit`]. The store's thread sends a [`Reply`] once they are on
+//!    disk.
 //! 3. After a failed commit, the content of the file counts as unknown (docs/robustness.md B-04). Commits fail until
-//!    [`Request::Rebuild`] has written a new file from memory and put it in place of the old one. A write that has failed
-//!    is never retried and then reported as durable.
+//!    [`Request::Rebuild`] has written a new file from memory and put it in place of the old one. A write that has
+//!    failed is never retried and then reported as durable.
 //! 4. [`Request::Backup`] copies a snapshot on a separate thread, while commits continue ([`backup`]).
 
 pub mod backup;

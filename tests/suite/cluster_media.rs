@@ -23,7 +23,7 @@ fn flv(server: &Server) -> String {
 
 /// Starts a publisher that tries again until the server accepts it, as encoders do.
 fn publish(server: &Server) -> Publisher {
-    // The connection of each try is dropped at once, after which the stream waits for the next publisher.
+    // Each try closes its connection immediately, after which the stream waits for the next publisher.
     wait_for("to be let in", secs(20), || RtmpPeer::publish(server.rtmp, "live", "s").is_ok());
     server.wait_for_line("publisher lost");
     Publisher::start(server.rtmp, "live", "s")

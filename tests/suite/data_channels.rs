@@ -164,7 +164,7 @@ fn without_data_channels_messages_go_nowhere() {
     let server = Server::start(&["app.dataChannelEnabled=false"]);
     let mut publisher = Talker::start("data-publish", &format!("ws://{}/live/websocket", server.http));
     wait_for_stream(&server);
-    // A page of the SDK opens a data channel even if the application has none.
+    // A page of the SDK opens a data channel even if the application does not allow data channels.
     publisher.wait("open d");
     publisher.say("text nobody hears it");
     let answer = server.api().post(DATA, "x").json();

@@ -69,7 +69,7 @@ fn a_viewer_goes_back_to_what_memory_no_longer_has() {
         let newest = live.media_sequence + 3;
         assert!(whole.media_sequence + whole.segments.len() as u64 >= newest && !whole.ended);
         assert_there(&server, &whole);
-        // A part of a segment can be requested that is only on the disk.
+        // A byte range of a segment that is only on the disk can be requested.
         let first = &whole.segments[0];
         let reply = server.api().call_with(
             "GET",
@@ -308,7 +308,7 @@ fn a_viewer_with_low_latency_goes_back_too() {
             assert_eq!(fetch(&server, &format!("ll-hls/cam/{uri}")).0, 200, "{uri}");
             assert_eq!(fetch(&server, &format!("ll-hls/cam/{}", map.as_ref().unwrap().uri)).0, 200);
         }
-        // A reload waits for the next part, and the update leaves out the segments of before.
+        // A reload waits for the next part. The answer is a delta update, which leaves out the older segments.
         let next = whole.media_sequence + whole.segments.len() as u64 + 1;
         let text = server.api().get(&format!("{path}&_HLS_msn={next}&_HLS_part=0&_HLS_skip=YES")).body;
         assert!(text.contains("#EXT-X-SKIP:SKIPPED-SEGMENTS="), "{text}");

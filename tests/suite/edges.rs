@@ -99,7 +99,7 @@ fn r_65_strangers_get_nothing_from_the_relay() {
     let read = socket.read_to_end(&mut answer);
     assert!(!answer.windows(4).any(|bytes| bytes == b"MSRL"), "{answer:?}");
     assert!(read.is_ok() || read.is_err_and(|error| error.kind() != ErrorKind::WouldBlock));
-    // Neither does a client without a certificate. A node with another secret gets no stream.
+    // A client without a certificate gets no answer, either. A node with another secret gets no stream.
     let arguments = ["s_client", "-connect", &relay.to_string(), "-tls1_3", "-quiet"];
     let (_, said, _) = run(Command::new("openssl").args(arguments).stdin(std::process::Stdio::null()));
     assert!(!said.contains("MSRL"));

@@ -204,7 +204,7 @@ fn fragmented_mp4_is_played_to_its_end_in_each_of_its_forms() {
         let played = unit_md5(&format!("http://{}{path}", server.http), seconds);
         assert!(publisher.wait(secs(20)).is_some());
         let source = unit_md5(file.to_str().unwrap(), None);
-        // Of DASH audio, ffmpeg fetches some segments twice, so only the video is compared.
+        // ffmpeg fetches some segments of DASH audio twice, so only the video is compared.
         for track in 0..if seconds.is_some() { 1 } else { 2 } {
             assert_track_within(1, (track, &source), (track, &played));
         }

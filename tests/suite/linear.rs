@@ -14,7 +14,7 @@ use crate::support::{Api, RtmpPeer, Server};
 
 const IDS: usize = 8;
 const CLIENTS: usize = 4;
-/// Number of calls of a client. All calls about one id must fit the bits of a u64.
+/// Number of calls of a client. The set of all calls about one id must fit into the bits of a u64.
 const CALLS: usize = 15;
 
 /// A client's call and its answer.

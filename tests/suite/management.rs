@@ -1,5 +1,5 @@
-//! The management API over real connections: users, logins, applications that are created and deleted while the
-//! server runs, settings that take effect at once, the panel's proxy, users from the command line.
+//! The management API over real connections: users, logins, applications that are created and deleted while the server
+//! runs, settings that take effect immediately, the panel's proxy, users from the command line.
 
 use std::fs;
 use std::io::Write;

@@ -75,8 +75,8 @@ fn seen(packets: &[Pes], video: bool) -> Vec<Seen> {
     packets.iter().filter(|pes| pes.stream.kind.is_video() == video).map(packet).collect()
 }
 
-/// Returns the number of buffers that GStreamer's tsdemux outputs for one stream. Both streams at once would be mixed
-/// in one line of output.
+/// Returns the number of buffers that GStreamer's tsdemux outputs for one stream. With both streams in one run, their
+/// output would be mixed within lines.
 fn gstreamer_buffers(path: &Path, pad: &str) -> usize {
     let mut command = Command::new("gst-launch-1.0");
     command.args(["-v", "filesrc"]).arg(format!("location={}", path.display()));

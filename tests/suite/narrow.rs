@@ -207,7 +207,8 @@ struct Seen {
     of: usize,
     freeze: Duration,
     late: Duration,
-    /// Time from the end of a cut until two seconds begin in which nine tenths of the pictures arrive.
+    /// Time from the end of a rate cut to the beginning of the first two seconds in which nine tenths of the pictures
+    /// arrive.
     back: Duration,
     /// Number of datagrams dropped by the queue of the path, and number of all datagrams.
     dropped: (u64, u64),
@@ -231,7 +232,7 @@ fn see(
     for got in pictures(viewer) {
         let seen = got.seen.unwrap();
         let (place, step) = (seen.counter % GOP, if layers { 2 } else { 1 });
-        // Number of steps back to the picture that this one refers to.
+        // Number of the picture to which this one refers.
         let needs = seen.counter - if layers && place % 2 == 1 { 1 } else { step.min(place) };
         let is_shown = seen.key_frame || chain == Some(needs);
         if is_shown && !(layers && place % 2 == 1) {
@@ -254,7 +255,7 @@ fn see(
     Seen { shown: shown.len(), of, freeze, late, back, dropped, share: (0, 0) }
 }
 
-/// Returns the time from `end` until two seconds begin in which nine tenths of the pictures arrive.
+/// Returns the time from `end` to the beginning of the first two seconds in which nine tenths of the pictures arrive.
 fn back_after(shown: &[(Instant, u64)], end: Instant) -> Duration {
     const WINDOW: Duration = secs(2);
     let within = |from: Instant| shown.iter().filter(|(at, _)| (from..from + WINDOW).contains(at)).count();

@@ -44,7 +44,7 @@ fn a_file_is_played_as_a_source_by_its_path_and_by_its_url() {
     let source = unit_md5(file.to_str().unwrap(), None);
     let folder = streams(&server, "live").join("sub");
     std::fs::create_dir_all(&folder).unwrap();
-    // Makes two files: with the index before the media, and after it.
+    // Makes two files, one with the index before the media, and one with the index after the media.
     for (name, more) in [("front", &["-movflags", "faststart"][..]), ("behind", &[])] {
         let mut remux = ffmpeg();
         remux.arg("-i").arg(&file).args(["-c", "copy"]).args(more).arg(folder.join(format!("{name}.mp4")));

@@ -155,7 +155,7 @@ fn u_39_a_push_into_another_application_does_not_count_as_from_this_machine() {
         });
         assert!(server.api().broadcast("LiveApp", id).is_none(), "{id}");
     }
-    // Allowed are a push within the same application, and a publisher on this machine that is no push.
+    // A push within the same application is allowed, and so is a publisher on this machine that is not a push.
     wait_for("the copy", secs(10), || server.api().broadcast("live", "own").is_some());
     let _other = Publisher::start(server.rtmp, "LiveApp", "direct");
     wait_for("the publisher", secs(10), || server.api().broadcast("LiveApp", "direct").is_some());

@@ -79,7 +79,7 @@ fn loss_and_return(seed: u64) -> Trace {
         let order =
             (verifier.corrupt(), video.reordered, video.duplicated, audio.reordered, audio.duplicated, falls);
         assert_eq!(order, (0, 0, 0, 0, 0, 0), "{}", world.trace());
-        // Units in flight when the connection was cut are lost, and frames up to the next key frame.
+        // Units in flight when the connection was cut are lost, and so are frames up to the next key frame.
         assert!(video.lost <= 40 && audio.lost <= 80, "{}: {verifier:?}", world.trace());
     }
     goodbye(&mut world, returned, &viewers);
@@ -189,8 +189,8 @@ fn six_seconds_late(seed: u64) -> (World, SimId, SimId) {
     (world, publisher, viewer)
 }
 
-/// Checks that the GOP with which a viewer starts is not sent all at once. A path with twice the stream's rate would
-/// lose most of it.
+/// Checks that the GOP with which a viewer starts is not sent in a single burst. A path with twice the stream's rate
+/// would lose most of the burst.
 #[test]
 fn a_viewer_over_srt_on_a_slow_line_gets_all_that_it_begins_with() {
     for seed in 0..20 {

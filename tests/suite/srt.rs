@@ -225,7 +225,7 @@ fn x_7_the_server_and_libsrt_rebuild_what_the_other_has_sent() {
     let of_viewer = SrtUrl::caller(to_play.address()).latency_ms(1200).filter(never);
     let seen = std::thread::scope(|scope| {
         let viewer = scope.spawn(|| record(SrtTool::Libsrt, &of_viewer.stream_id(&request("parity"))));
-        // The statistics only exist while both are connected.
+        // The statistics only exist while both the publisher and the viewer are connected.
         wait_for("parity that was used", secs(20), || {
             figure(&server, "parity", "publisher", "pktRcvFilterSupply") > 3
                 && figure(&server, "parity", "viewer", "pktSndFilterExtra") > 100

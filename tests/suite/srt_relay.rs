@@ -95,8 +95,8 @@ fn x_7_pushes_and_pulls_ask_for_the_packet_filter_of_their_url_or_the_setting() 
             && extra(&target, "live", "copy", "pktRcvFilterExtra") > 20
     });
     plays(&Player::start(target.rtmp, "live", "copy"));
-    // The push has seven parity packets for twelve data packets. The pull uses rows by the server's setting, which have
-    // one for eight.
+    // The push has seven parity packets for twelve data packets. The pull uses the server's setting, which is parity by
+    // rows: one parity packet for eight data packets.
     pull(&server, "s2", &srt_url(target.srt.unwrap(), "streamid=%23!::r=live/copy"));
     wait_for("parity of the pull", secs(20), || extra(&server, "live", "s2", "pktRcvFilterExtra") > 20);
     let [parity, data] =

@@ -52,7 +52,8 @@ fn subtitles_from_the_api_are_in_lists_segments_and_manifests() {
         let mut count = 0;
         wait_for("cues in all lists", secs(40), || {
             count += 1;
-            // The cues are fewer than the limit of cues that a stream accepts at once.
+            // Cues are sent only with every fifth try, so that they stay below the number that a stream accepts in a
+            // burst.
             if count % 5 == 1 {
                 let cue = json!({"text": format!("HELLO {count}\n& goodbye"), "duration": 2.5});
                 assert_eq!(post(cue)["success"], true);

@@ -403,7 +403,7 @@ fn a_certificate_that_is_replaced_serves_new_connections_and_leaves_the_open_one
         said.split("BEGIN CERTIFICATE").nth(1).unwrap_or("").chars().take(300).collect::<String>()
     };
     assert_eq!(shown(&openssl(https, &["-showcerts"])), shown(&first));
-    // With the matching key it is loaded, at once after SIGHUP.
+    // SIGHUP makes the server load the certificate without a delay, once the matching key is there.
     fs::write(conf.join("privkey.pem"), &key).unwrap();
     server.signal("HUP");
     wait_for("the new certificate", secs(10), || {

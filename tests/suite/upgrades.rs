@@ -44,7 +44,7 @@ impl Drop for Newer {
     }
 }
 
-/// A copy of the program, in whose place a test puts another one.
+/// A copy of the program, which a test can replace by another program.
 struct Installed {
     home: Home,
     program: PathBuf,
@@ -60,7 +60,7 @@ fn copy_program(to: &Path) {
 impl Installed {
     fn new() -> Self {
         let home = Home::new();
-        // The path is a symbolic link, as of installations with a folder for each version.
+        // The path is a symbolic link, as in installations with a folder for each version.
         let program = home.path().join("millstream");
         copy_program(&home.path().join("first"));
         symlink(home.path().join("first"), &program).unwrap();
@@ -76,7 +76,7 @@ impl Installed {
         Server::spawn(Command::new(&self.program).args(like.get_args()))
     }
 
-    /// Puts a script in the place of the program, or the program again.
+    /// Replaces the installed program by a script or, without one, by a copy of the program itself.
     fn replace(&self, script: Option<&str>) {
         let beside = self.home.path().join("new");
         match script {
@@ -92,7 +92,7 @@ impl Installed {
     }
 }
 
-/// `millstream upgrade` for a home: the newer process, or what it says.
+/// Runs `millstream upgrade` for a home. Returns the newer process, or the error output.
 fn upgrade(home: &Path) -> Result<Newer, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
     let output = command.arg("upgrade").arg("--home").arg(home).stdin(Stdio::null()).output().unwrap();
@@ -104,7 +104,7 @@ fn upgrade(home: &Path) -> Result<Newer, String> {
     Ok(Newer(pid.unwrap_or_else(|| panic!("{said}"))))
 }
 
-/// A viewer of HTTP-FLV: the number of bytes that it has received.
+/// A viewer over HTTP-FLV, which counts the bytes that it receives.
 struct FlvViewer {
     bytes: Arc<AtomicUsize>,
     has_ended: Arc<AtomicBool>,
@@ -136,7 +136,7 @@ impl FlvViewer {
     }
 }
 
-/// Clients that connect and make a request, one after the other.
+/// Clients that connect and make a request, one after another, until the test stops them.
 struct Knocking {
     stop: Arc<AtomicBool>,
     thread: thread::JoinHandle<(usize, Vec<String>)>,
@@ -178,7 +178,7 @@ fn c_21_a_new_process_takes_over_and_sessions_of_the_old_one_go_on_until_they_en
     assert_eq!(made.status, 200);
 
     let knocking = Knocking::start(&server);
-    // A client that keeps its connection is told to come again.
+    // A connection that a client keeps open: after the upgrade, the old process closes it with its next answer.
     let mut kept = TcpStream::connect(server.http).unwrap();
     let ask = |kept: &mut TcpStream| {
         let request = b"GET /live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -195,7 +195,7 @@ fn c_21_a_new_process_takes_over_and_sessions_of_the_old_one_go_on_until_they_en
     wait_for("media behind the upgrade", secs(20), || {
         player.media() > before.0 + 60 && flv.bytes() > before.1 + 20_000
     });
-    // New sessions are the newer process's: it knows all records, and has the older one's stream from there.
+    // The newer process accepts new sessions. It has all records, and gets the older process's stream from there.
     let again = Publisher::start(server.rtmp, "live", "t");
     wait_for("a new stream", secs(20), || is_broadcasting(&server, "t"));
     wait_for("the record of the old stream", secs(20), || is_broadcasting(&server, "s"));
@@ -209,7 +209,7 @@ fn c_21_a_new_process_takes_over_and_sessions_of_the_old_one_go_on_until_they_en
     assert!(count > 20 && failed.is_empty(), "{count}: {failed:?}");
     assert!(player.is_playing() && flv.is_playing() && server.is_alive() && newer.is_alive());
 
-    // The older process ends with its last session; the id is free then.
+    // The older process ends with its last session. The id of its stream is then free.
     drop((player, flv));
     publisher.stop();
     assert_eq!(server.wait(secs(60)).code(), Some(0), "{}", installed.log());
@@ -233,7 +233,7 @@ fn c_21_a_new_process_takes_over_and_sessions_of_the_old_one_go_on_until_they_en
     wait_for("the end of the third process", secs(20), || !newest.is_alive());
 }
 
-/// A program that takes the store, and then does what stands in the place of END.
+/// A program that takes over the store, and then runs the code that replaces END.
 const TAKES_THE_STORE: &str = r#"#!/usr/bin/env python3
 import json, os, socket, struct
 older = socket.socket(fileno=os.dup(0))
@@ -270,7 +270,7 @@ fn c_21_a_new_process_that_fails_changes_nothing() {
         let before = player.media();
         wait_for("media", secs(20), || player.media() > before + 30);
         assert!(player.is_playing());
-        // The records are there, and are written.
+        // The records still exist, and new ones can be stored.
         made += 1;
         let body = format!(r#"{{"streamId":"made-{made}"}}"#);
         let reply = server.api().post("/live/rest/v2/broadcasts/create", &body);
@@ -285,14 +285,14 @@ fn c_21_a_new_process_that_fails_changes_nothing() {
     installed.replace(Some(&TAKES_THE_STORE.replace("END", "os.kill(os.getpid(), 9)")));
     check_refused("signal: 9");
     check_refused("signal: 9");
-    // The program itself, with settings that are wrong by now.
+    // The program itself, with settings that have become invalid.
     installed.replace(None);
     let settings = installed.folder().join("conf/red5.properties");
     let before = fs::read_to_string(&settings).unwrap();
     fs::write(&settings, format!("{before}\nlimits.connections=many\n")).unwrap();
     check_refused("exit status: 2");
     fs::write(&settings, before).unwrap();
-    // A new process would let in what a drain keeps out.
+    // An upgrade is refused during a drain, because the new process would admit new sessions.
     let drain = |order: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
         let drained = command.arg("drain").args(order).arg("--home").arg(installed.folder()).status();
@@ -334,10 +334,10 @@ fn c_21_sources_and_returning_publishers_move_to_the_new_process_and_viewers_sta
     wait_for("media", secs(20), || players.iter().all(|player| player.media() > 10));
 
     let newer = upgrade(&installed.folder()).unwrap_or_else(|said| panic!("{said}\n{}", installed.log()));
-    // A third process is refused, which changes nothing between the two.
+    // A third process is refused, and the two others continue unchanged.
     let Err(said) = upgrade(&installed.folder()) else { panic!("a third process") };
     assert!(said.contains("still serves sessions"), "{said}");
-    // An encoder that loses its connection returns to the new process; its viewers are still at the old one.
+    // An encoder that loses its connection returns to the new process, while its viewers are still at the old one.
     drop(encoder);
     wait_for("the loss", secs(20), || installed.log().contains("publisher lost"));
     let _encoder = Publisher::start(server.rtmp, "live", "s");
@@ -450,7 +450,7 @@ fn c_21_sessions_over_udp_go_on_at_the_old_process() {
     wait_for("bytes over SRT behind the upgrade", secs(30), || written() > bytes + 200_000);
     assert!(server.api().metric("millstream_passed_datagrams_total", "") > 0.0, "by the new process");
 
-    // New sessions over the same ports.
+    // New sessions over the same ports reach the new process.
     let mut later = vec![RtcClient::play(&server, "rtc", Over::Udp)];
     feed(&mut later, 30);
     let again = SrtUrl::caller(srt).stream_id("#!::r=live/again,m=publish");
@@ -484,7 +484,8 @@ fn c_21_a_signal_upgrades_too_and_the_service_manager_follows_the_new_process() 
     };
     let like = Server::command(&installed.folder(), &[]);
     let mut command = Command::new(&installed.program);
-    // The variable names the process that the manager watches: the old one.
+    // Without `WATCHDOG_PID`, which would name a process, each process that has these variables sends watchdog
+    // messages.
     command.args(like.get_args()).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000");
     let mut server = Server::spawn(&mut command);
     while !message().starts_with("READY=1") {}

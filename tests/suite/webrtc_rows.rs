@@ -186,7 +186,7 @@ fn w_14_a_thousand_sockets_join_and_leave_rooms_at_random_and_describe_themselve
                 }
                 4 => json!({"command": "leaveFromRoom", "room": room, "streamId": id}),
                 5 => json!({"command": "stop", "streamId": if draw(2) == 0 { &id } else { &room }}),
-                // A viewer must not make offers, and a publisher repeats its offer.
+                // An offer to play, which only the server may make; then a second offer of a publisher.
                 6 => describe("offer", &room),
                 7 => describe("offer", &id),
                 8 => describe("answer", &room),

@@ -1,8 +1,9 @@
 //! Settings of the environment: `MILLSTREAM_KEY` of the server, `MILLSTREAM_APP_KEY` of all applications.
 //!
-//! A variable whose name resembles a setting is taken for a mistake and stops the start, because a mistyped switch
-//! protects nothing. Any other variable with the prefix was probably set by the container platform, and is ignored with
-//! a warning. Variables that Kubernetes adds for services whose names begin with `millstream` are ignored silently.
+//! A variable whose name resembles a setting is taken for a mistake and stops the start: if the key of a restriction is
+//! mistyped, the server must not run without the restriction. Any other variable with the prefix was probably set by
+//! the container platform, and is ignored with a warning. Variables that Kubernetes adds for services whose names begin
+//! with `millstream` are ignored silently.
 
 use super::super::remarks::Remarks;
 use super::super::{Error, Key, Level, properties, suggestion};

@@ -1,9 +1,9 @@
 //! Failed time codes: six digits are quickly guessed if attempts are unlimited.
 //!
-//! Wrong codes are counted for a minute: per address and subscriber, so that nobody can lock another out; per address,
-//! because each made-up id would otherwise allow new attempts; and per stream. A client that has reached a limit is
-//! refused without checking or counting its code. A stream that many addresses are attacking still accepts codes from
-//! addresses without a wrong one.
+//! Wrong codes are counted for a minute, in three ways: per address and subscriber, so that nobody can lock out a
+//! subscriber at another address; per address, because a client could otherwise make up a new subscriber for each
+//! guess; and per stream. A client that has reached a limit is refused without checking or counting its code. A stream
+//! that many addresses are attacking still accepts codes from addresses without a wrong one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};

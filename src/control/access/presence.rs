@@ -1,4 +1,5 @@
-//! Presence: the viewers and publishers that checks or hooks need to know of, and the subscribers they belong to.
+//! Presence: the viewers and publishers that control keeps track of for checks and hooks, and the subscribers to which
+//! they belong.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -53,7 +54,7 @@ pub(in crate::control) struct ConnectionEvent {
     pub(in crate::control) subscriber_id: String,
 }
 
-/// All sessions that control must know of.
+/// The sessions that control tracks for its checks and for hooks.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Presences {
     sessions: BTreeMap<SessionRef, Presence>,
@@ -62,7 +63,7 @@ pub(in crate::control) struct Presences {
     viewers: BTreeMap<(&'static str, StreamKey), u32>,
     viewers_of_apps: BTreeMap<(&'static str, Arc<str>), u32>,
     events: BTreeMap<Arc<str>, VecDeque<ConnectionEvent>>,
-    /// Subscribers whose number of connections has changed in this turn.
+    /// Subscribers whose number of connections has changed while control handled the current input.
     changed: BTreeSet<Who>,
 }
 
@@ -170,9 +171,9 @@ impl Access {
         self.presences.insert(request.session, Presence::of_viewer(request));
     }
 
-    /// Reports to the other nodes how many connections each subscriber has, if the number has changed in this turn.
-    /// Subscribers without a record are left out: anybody can invent their names, and each report is a write to the
-    /// directory.
+    /// Reports to the other nodes how many connections each subscriber has, if the number has changed while control
+    /// handled the current input. Subscribers without a record are left out: anybody can invent their names, and each
+    /// report is a write to the directory.
     pub(in crate::control) fn tell_present(&mut self, records: &Records, cluster: &mut Cluster) {
         while let Some(who) = self.presences.changed.pop_first() {
             let is_known = records.auxiliary.subscriber(&who.0, &who.1).is_some();
@@ -232,7 +233,7 @@ impl Access {
         passes.renew(now.mono, &request.key, request.egress, &polled.who, request.peer.ip())
     }
 
-    /// Admits a polling viewer. Returns false if there is no room.
+    /// Admits a polling viewer. Returns false if the maximum number of passes is reached.
     pub(in crate::control) fn give_pass(
         &mut self,
         records: &Records,

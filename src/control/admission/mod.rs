@@ -11,7 +11,7 @@
 //! 4. After an answer all steps are passed again from the first, because anything may have changed while the admission
 //!    waited. Answers are kept, so that no question is asked twice.
 //! 5. At the end the token is used up, the id is reserved and the verdict is sent, in the same turn. An admission that
-//!    ends otherwise releases its claim. The whole takes at most [`PATIENCE`].
+//!    ends otherwise releases its claim. An admission takes at most [`PATIENCE`].
 
 mod claims;
 mod hook;
@@ -43,7 +43,8 @@ pub(super) use steps::Gate;
 
 /// Maximum number of admissions that wait for an answer.
 const WAITING_MAX: usize = 1000;
-/// Maximum time that a peer is kept waiting; RTMP encoders and browsers wait longer.
+/// Maximum time for which a peer waits for the verdict. RTMP encoders and browsers themselves wait longer, so that they
+/// receive it.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// The reason for refusing a publisher while the directory of the cluster is unreachable.
@@ -112,7 +113,8 @@ impl Request {
         }
     }
 
-    /// Returns the refusal for a request that cannot wait because too many do, or that got no answer in time.
+    /// Returns the refusal for a request that would have to wait while too many requests wait already, or that got no
+    /// answer in time.
     const fn unavailable(&self) -> Why {
         match self {
             Self::Publish(_) => Why::Publish(Refusal::Resources),
@@ -400,7 +402,8 @@ impl Control {
         self.access.refuse_admission(&mut self.cx, &mut self.registry.cluster, now, admission, why);
     }
 
-    /// Completes an admission that has passed all steps in this turn: uses up the token and reserves the id.
+    /// Completes an admission. Its steps have just been passed, so nothing has changed since. Uses up the token and
+    /// reserves the id.
     fn complete_admission(&mut self, now: Now, admission: Admission) {
         let Admission { ticket, request, claimed, .. } = admission;
         let session = request.session();
@@ -477,7 +480,8 @@ impl Access {
     ) {
         let Admission { ticket, request, passed, .. } = admission;
         let wrong_code = why == request.denied(Denial::TimeCode);
-        // If the request had passed all steps before, its code was correct then, so the wrong code is not a guess.
+        // A request that had passed all steps before showed a correct code then. That code has expired since, so it was
+        // not guessed.
         if wrong_code && !passed {
             self.attempts.note(now, request.key(), request.params(), request.peer());
         }

@@ -105,8 +105,8 @@ impl<'c> Gate<'c> {
             (Step::Reserve, Request::Publish(request)) => {
                 Answer::of(registry.check_free(outbound, request).map_err(Why::Publish))
             }
-            // Viewers reserve nothing. Whether the stream exists is checked last, and only for a viewer who may play
-            // it.
+            // Viewers reserve nothing. Only after all steps, `let_in` checks whether the stream exists, so that a
+            // viewer who may not play it does not learn this.
             (Step::Reserve, Request::Play(_)) => Answer::Continue,
         }
     }
@@ -273,7 +273,8 @@ impl Registry {
 }
 
 impl Access {
-    /// Checks the limits of the record and of the application on formats that are counted separately.
+    /// Checks the record's and the application's limits of viewers, for the formats whose viewers are counted
+    /// separately.
     fn check_viewer_limits(
         &self,
         cx: &Context,

@@ -1,4 +1,5 @@
-//! Records changed by other nodes: applied at once, as if committed here. The node that made a change calls the hooks.
+//! Applies changes that other nodes have made to records, as if they were committed here, but without calling hooks:
+//! the node that made a change calls them.
 
 use crate::control::Control;
 use crate::control::broadcast::{Broadcast, status};
@@ -10,8 +11,8 @@ use crate::store::{Key, Kind, Op};
 use crate::types::{Now, StreamKey};
 
 impl Control {
-    /// Applies changes of other nodes. A change of a key for which a commit of this node is in progress is deferred,
-    /// and applied only if that commit fails, because the commit comes later in the directory's order.
+    /// Applies changes of other nodes. If this node has a commit of the same key in progress, the change is deferred,
+    /// and applied only if the commit fails: in the directory's order the commit follows the change, and replaces it.
     pub(in crate::control) fn foreign(&mut self, now: Now, ops: Vec<Op>) {
         for op in self.records.writes.without_under_way(ops) {
             let (key, bytes) = match op {

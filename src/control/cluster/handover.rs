@@ -47,8 +47,8 @@ impl Cluster {
         Successors(self.others().map(|node| (node, counts.get(&node.id).copied().unwrap_or(0))).collect())
     }
 
-    /// Hands the ids of sources over to other nodes that accept them. An id whose claim the directory does not know
-    /// yet is not handed over.
+    /// Hands the ids of this node's sources over to other nodes that accept them. An id is skipped if the directory
+    /// does not know this node's claim yet.
     pub(in crate::control) fn hand_over(
         &mut self,
         pulls: impl Iterator<Item = PullId>,

@@ -47,8 +47,8 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// True if a stream without a claim may wait for its publisher at another live node: the claim is released for the
-    /// grace.
+    /// True if another live node may hold a stream without a claim: while a lost publisher may still return to a
+    /// stream, the stream's claim is released.
     pub(in crate::control) fn may_wait_elsewhere(&self, key: &StreamKey) -> bool {
         let is_other = |node: &Node| node.is_alive && node.id != self.node;
         !self.claims.contains_key(key) && self.nodes.iter().any(is_other)
@@ -119,7 +119,7 @@ pub(in crate::control) struct Cluster {
     /// Tickets that have asked for an id or hold it, by id.
     tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
     /// Ids whose holders are gone, and whose claims the directory was asked to end, with the time of the request. An id
-    /// leaves when the directory tells its claim.
+    /// is removed when the directory reports the claim's end, or a new claim.
     buried: BTreeMap<StreamKey, Instant>,
     /// Connections of subscribers.
     present: Present,
@@ -388,7 +388,8 @@ impl Cluster {
                 if tickets.any(|ticket| self.held.get(ticket).is_some_and(is_older)) {
                     changes.lost.push(key.clone());
                 }
-                // A claim that is told again unchanged is still to be ended.
+                // If the directory reports the same claim again, it has not yet ended the claim as requested, so the
+                // request stands.
                 if self.claims.insert(key.clone(), holder.clone()).is_none_or(|before| before != holder) {
                     self.buried.remove(&key);
                 }
@@ -397,7 +398,8 @@ impl Cluster {
                 self.claims.remove(&key);
                 let held = self.tickets.get(&key).into_iter().flatten();
                 let tokens = held.filter_map(|ticket| self.held.get(ticket)).map(|held| held.token);
-                // The directory has lost the claim, or another node has ended it.
+                // The directory has lost a claim of this node, or another node has ended it, so this node asserts it
+                // again.
                 if let Some(token) = tokens.max().filter(|token| *token > 0) {
                     self.requests.push_back(Request::Keep { key: key.clone(), token });
                 }

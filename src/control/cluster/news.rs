@@ -21,7 +21,8 @@ impl Control {
             News::Foreign(ops) => self.foreign(now, ops),
             News::Claim { key, holder } => {
                 cluster.claim_told(key, holder, &mut changes);
-                // The directory of a pair sends the list of nodes only when it changes.
+                // The next requests to end claims are usually sent when the list of nodes arrives. The directory of a
+                // pair of processes sends this list only when it changes, so the requests are sent now.
                 if !changes.buried.is_empty() && cluster.has_buried_all() {
                     cluster.bury(now.mono);
                 }
@@ -81,8 +82,9 @@ impl Control {
         self.follow_claim(now, key);
     }
 
-    /// Yields an id to another node with a newer claim: the publisher here is closed, and the other node owns the
-    /// record. The source of the id runs there, and again here when the id is free; a draining node runs none again.
+    /// Yields an id to another node with a newer claim: closes the publisher here, and leaves the record to the other
+    /// node. If a source of this node had the id, the other node now runs the source. When the id is free again, this
+    /// node runs the source again, unless this node is draining.
     fn supersede(&mut self, now: Now, key: &StreamKey) {
         let was_source = self.outbound.forget_given(&mut self.cx, &mut self.registry.cluster, key);
         let is_source = self.outbound.sources.is_running(key);

@@ -1,5 +1,5 @@
-//! The upgrade of a server without a cluster: for some time it is two processes, which are nodes to each other
-//! (docs/upgrade.md). The ids that the older process has become its claims.
+//! The upgrade of a server without a cluster: for some time the server consists of two processes, each a node to the
+//! other (docs/upgrade.md). Ids that are in use at the older process become its claims.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::control::records::Records;
 use crate::directory::{Holder, Node, Process, Request, Side};
 use crate::types::{Now, PullId, StreamId, StreamKey};
 
-/// Time for which claims are asserted after the other process could not be reached.
+/// Lease of the two processes: after this time, a request to end claims that has no answer is sent again.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// The ids that this process has without claims.
+/// The ids that this process uses without having claims for them, because it was the only process until now.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Unclaimed {
     streams: Vec<(StreamId, StreamKey)>,
@@ -26,7 +26,7 @@ pub(in crate::control) struct Unclaimed {
 }
 
 impl Unclaimed {
-    /// Finds the ids.
+    /// Finds the ids of this process's streams, sources and pending admissions.
     pub(in crate::control) fn of(registry: &Registry, outbound: &Outbound, access: &Access) -> Self {
         let has_id = |live: &Live| !live.is_copy() && !matches!(live.source().state, State::Grace(_));
         let is_published = |live: &&Live| has_id(live) && !outbound.sources.is_running(&live.key);
@@ -40,13 +40,14 @@ impl Unclaimed {
     }
 }
 
-/// Shares the records with another process, which has to know those made by publishing, too.
+/// Notes that another process shares the records. That process must also know the records made by publishing, so these
+/// are stored from now on.
 pub(super) fn share_records(records: &mut Records, now: Now) {
     records.writes.pair();
     write_made(records, now);
 }
 
-/// Has the records alone again. Those made by publishing are no longer stored.
+/// Notes that no other process shares the records any more. Records made by publishing are no longer stored.
 pub(super) fn have_records(records: &mut Records, now: Now) {
     if records.writes.part() {
         write_made(records, now);
@@ -166,7 +167,8 @@ mod tests {
         let ids: Vec<&str> = claims.iter().map(|(key, _)| &*key.id).collect();
         assert_eq!(ids, ["pulled", "s", "t"]);
         assert!(claims.iter().all(|(_, holder)| holder.incarnation == 3 && holder.token > 0));
-        // The id is free when both of its tickets are given back.
+        // Two tickets have the id `s`: one of the stream, and one of an admission. The id is free when both are
+        // released.
         cluster.release_stream(StreamId(1));
         assert_eq!(cluster.poll_request(), None);
         cluster.release(Ticket::of(0));

@@ -273,8 +273,8 @@ impl Registry {
         live.filter(|stream| self.get(stream).is_some_and(|live| live.told.announced)).count()
     }
 
-    /// True if the last announced subtrack of a main track has ended: no announced subtrack is live, and all that
-    /// ended in this turn were already reported.
+    /// True if the last announced subtrack of a main track has ended: no announced subtrack is live, and none is among
+    /// the ended streams that still have to be reported.
     fn was_last_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
         let is_of_it = |ended: &Ended| {
             ended.live.told.announced && records.main_track_of(&ended.live.key).as_ref() == Some(main)

@@ -82,7 +82,7 @@ impl Files {
         self.remove_old_recordings(cx, records, now);
     }
 
-    /// Finishes the files that another process of this server has left unfinished at its end.
+    /// Finishes the files that another process of this server had not finished when it ended.
     pub(in crate::control) fn finish_postponed(&mut self, cx: &mut Context, records: &Records, now: Now) {
         for key in std::mem::take(&mut self.recordings.postponed) {
             let Some(Auxiliary::Vod(vod)) = records.auxiliary.get(&key) else { continue };
@@ -96,7 +96,8 @@ impl Files {
         }
     }
 
-    /// Posts an order about a recording to a worker, as soon as recordings may begin.
+    /// Posts an order about a recording to a worker, or holds the order back while files of earlier runs are searched
+    /// for.
     pub(super) fn post_recording(&mut self, cx: &mut Context, worker: WorkerId, mail: ToWorker) {
         match &mut self.recordings.held {
             Some(held) => held.push((worker, mail)),

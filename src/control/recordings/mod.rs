@@ -61,7 +61,7 @@ struct Recording {
     vod: String,
     /// Number of files begun; the id of the first is `vod`.
     files: u32,
-    /// True if the recording was ordered to end, or ends by itself.
+    /// True if the worker was asked to end the recording, or the recording ends by itself.
     stopped: bool,
     /// True for a clip.
     is_clip: bool,
@@ -148,7 +148,7 @@ impl Recordings {
         self.by_id.len()
     }
 
-    /// Recordings not ordered to end, with their streams, containers and workers.
+    /// Recordings that were not asked to end, with their streams, containers and workers.
     pub(super) fn all(&self) -> impl Iterator<Item = (RecordingId, &StreamKey, Container, WorkerId)> {
         let running = self.by_id.iter().filter(|(_, one)| !one.stopped);
         running.map(|(id, one)| (*id, &one.key, one.container, one.worker))
@@ -187,7 +187,7 @@ impl Recordings {
         self.by_id.values().filter(|one| one.is_clip && *one.key.app == *app).count()
     }
 
-    /// Returns the recording of a stream in a container, unless it was ordered to end.
+    /// Returns the recording of a stream in a container, unless the worker was asked to end it.
     fn of_stream(&self, stream: StreamId, container: Container) -> Option<RecordingId> {
         let is_of = |(id, recording): (&RecordingId, &Recording)| {
             let is_it = (recording.stream, recording.container) == (stream, container);

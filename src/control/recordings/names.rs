@@ -58,7 +58,7 @@ pub(in crate::control) fn stream_of(name: &str, is_broadcast: impl Fn(&str) -> b
     if let Some(id) = undated(stem).or_else(|| unnumbered.and_then(undated)) {
         return id;
     }
-    // `cam_1` may be a stream, or the second file of `cam`.
+    // `cam_1` may be the name of a stream, or that of the second file of the stream `cam`.
     unnumbered.filter(|id| is_broadcast(id) && !is_broadcast(stem)).unwrap_or(stem).to_owned()
 }
 

@@ -13,8 +13,8 @@ fn ids<'a>(records: impl Iterator<Item = &'a Broadcast>) -> Vec<String> {
     records.map(|record| record.stream_id.clone()).collect()
 }
 
-/// Checks that the page at each position of the list begins with the record that counting from the beginning finds
-/// there.
+/// Compares the list with a model, also page by page: the page at each position must begin with the record that has
+/// this position in the model.
 fn check(records: &Records, model: &BTreeSet<String>) -> Result<(), TestCaseError> {
     let all: Vec<String> = model.iter().cloned().collect();
     prop_assert_eq!(ids(records.of("live")), all.clone());

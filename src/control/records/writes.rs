@@ -130,7 +130,7 @@ struct Shared {
 }
 
 impl Records {
-    /// Rebuilds the overlay of pending changes after the records below it have changed.
+    /// Rebuilds the overlay of pending changes, because the committed records on which they are based have changed.
     pub(in crate::control) fn stage_again(&mut self) {
         self.unstage();
         let committing = self.writes.committing.take();
@@ -262,7 +262,8 @@ impl Records {
         }
         self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
         if keys.is_empty() && auxiliary.is_empty() {
-            // Nothing has to be written: the gathered events only waited for the last commit, and happen now.
+            // Nothing has to be written: the gathered events only waited for the end of the last commit, so they take
+            // effect now.
             return self.writes.happen(gathered);
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
@@ -335,8 +336,8 @@ impl Records {
         self.rebuild();
     }
 
-    /// Writes everything in memory to a new file. This is the only turn of control that takes long, and happens only
-    /// after a disk failure.
+    /// Writes everything in memory to a new file. This takes longer than anything else that control does for a single
+    /// input, but happens only after a disk failure.
     fn rebuild(&mut self) {
         let batch = self.writes.next_batch();
         let fault = self.writes.broken.as_ref().map(|broken| broken.fault).unwrap_or_default();

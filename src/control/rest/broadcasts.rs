@@ -90,7 +90,8 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if auto_start
         && let Err(reason) = control.cx.source_target(&key, record.stream_url.as_deref().unwrap_or(""))
     {
-        // Ant Media Server stores the record, fails to start it and deletes it again. The result is the same.
+        // Ant Media Server stores the record, fails to start it and deletes it again. To refuse the record here has the
+        // same result.
         return now(Outcome::failure(&reason).error_id(-4));
     }
     let answer = if auto_start { Answer::Started } else { Answer::Created };
@@ -373,7 +374,7 @@ pub(super) fn stop(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
         }
     }
     let is_playlist = outgoing.records.get(&key).is_some_and(is_playlist);
-    // The source may be waiting for room or for its id. In this case, stop the waiting.
+    // The source may be waiting for resources or for its id. In this case, stop the waiting.
     let was_wanted = outgoing.outbound.take_wanted(outgoing.records, &key);
     if outgoing.stop_source(&key, StreamEnd::Stopped) {
         let outcome = Outcome::success();

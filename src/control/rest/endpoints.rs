@@ -1,5 +1,5 @@
-//! Adding and removing restreaming endpoints (docs/rest.md). The paths `endpoint` and `rtmp-endpoint` are handled
-//! alike.
+//! Adding and removing restreaming endpoints (docs/rest.md). The paths `endpoint` and `rtmp-endpoint` have the same
+//! operations.
 
 use serde::Deserialize;
 

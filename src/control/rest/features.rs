@@ -1,5 +1,5 @@
-//! Operations of features that are only stored, or absent: each answers like Ant Media Server without that feature
-//! (docs/rest.md).
+//! Operations for features that this server lacks, or of which it only stores the settings. Each answers like an Ant
+//! Media Server that does not have the feature (docs/rest.md).
 
 use std::sync::Arc;
 

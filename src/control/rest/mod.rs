@@ -83,7 +83,7 @@ impl Control {
     fn dispatch(&mut self, now: Now, origin: &mut Origin, request: &Request) -> Reply {
         let path = request.path.as_str();
         if let Some(rest) = path.strip_prefix('/').and_then(rest_of) {
-            // The panel's path to applications also exists without a version.
+            // The path by which the panel calls applications (`/rest/request`) is valid without a version, too.
             let rest = if rest == PROXY { Some(PROXY) } else { rest.strip_prefix("/v2") };
             let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
             return self.dispatch_root(now, origin, Base::Root, rest, request);
@@ -177,7 +177,8 @@ impl Control {
         }
     }
 
-    /// Applies the filters before every operation, regardless of path and method.
+    /// Applies the application's filters of tokens and addresses, before every operation and regardless of path and
+    /// method. Returns the refusal, if any.
     fn refuse(
         &mut self,
         now: Now,

@@ -32,7 +32,7 @@ const PUBLIC: [&str; 19] = [
     "webRTCViewerLimit",
     "subtracksLimit",
 ];
-/// Maximum number of records in one answer, so that a turn stays short.
+/// Maximum number of records in one answer, so that publishers do not wait long while control makes the answer.
 const RECORDS_MAX: usize = 50;
 /// Maximum number of streams of a room in one answer.
 const STREAMS_MAX: usize = 500;

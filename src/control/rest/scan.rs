@@ -136,8 +136,8 @@ enum Row<'a> {
     User(&'a User),
 }
 
-/// Progress of an ordered list, which is made in rounds: the first records of this round, and the end of those that
-/// earlier rounds have skipped. A record is represented by its [`Rank`].
+/// Progress of an ordered list, which is made in rounds: the first records found in this round, and the last record
+/// that earlier rounds have skipped. A record is represented by its [`Rank`].
 #[derive(Debug, Default)]
 struct Ranks {
     best: BTreeSet<Rank>,
@@ -362,7 +362,8 @@ impl Scan {
         }
     }
 
-    /// True if a scan may start, because one slice completes the scan or the scan holds little memory between slices.
+    /// True if the first slice of a scan may run immediately, ahead of the scans that wait: this slice completes the
+    /// scan, or the scan holds little memory between slices.
     const fn may_begin(&self, records: usize) -> bool {
         let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
         records <= SLICE || !is_ordered || matches!(self.stage, Stage::Showing { .. })

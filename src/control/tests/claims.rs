@@ -407,7 +407,7 @@ fn a_thousand_claims_of_a_gone_node_are_ended_at_a_time() {
     let dead = || News::Nodes(vec![node("b", 1, true), node("c", 1, false)]);
     rig.tell_news(dead());
     assert_eq!(rig.burials(), (1..=1000).collect::<Vec<_>>());
-    // The directory has ended some of them when the list of nodes arrives again.
+    // The directory has ended some of these claims when the list of nodes arrives again.
     rig.tell_news(News::Claims(claims(600).collect()));
     rig.tell_news(dead());
     assert_eq!(rig.burials(), (1001..=1500).collect::<Vec<_>>(), "the others are awaited");
@@ -438,7 +438,8 @@ fn the_directory_of_a_pair_tells_nodes_rarely_and_a_gone_process_has_no_claims()
         rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, is_alive)]));
         assert_eq!(rig.burials(), ended);
     }
-    // More claims than are ended at a time: the rest follows with the answers.
+    // The dead node has more claims than this node may ask to end at a time. The other claims follow when the first
+    // requests are answered.
     let keys = || (0..1500).map(|n| StreamKey::new("live", &format!("{n:04}")));
     rig.tell_news(News::Claim { key, holder: None });
     rig.tell_news(News::Claims(keys().map(|key| (key, holder("c", 1, 8))).collect()));
@@ -570,7 +571,8 @@ fn a_node_that_starts_leaves_alone_what_a_live_node_has_and_puts_right_what_none
     // Claims that an earlier process of this node, and an earlier process of the other node, have left.
     membership.claims.insert(StreamKey::new("live", "nobody-s"), holder("b", 0, 2));
     membership.claims.insert(StreamKey::new("live", "nobody-s-stray"), holder("c", 0, 3));
-    // Streams without a claim may be in their grace at the other node.
+    // A publisher of the other node may still return to these streams within the grace period, in which a stream has no
+    // claim.
     let mut rig = Rig::start(ControlConfig { cluster: Some(membership), ..config(&[], &[]) }, store);
     let status_of = |rig: &Rig, id| {
         let record = rig.control.records.get(&StreamKey::new("live", id));

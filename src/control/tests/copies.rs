@@ -266,7 +266,7 @@ fn the_origin_is_told_of_viewers_when_their_number_changes_and_by_each_connectio
     assert_eq!(tells(&mut rig, 3), [3]);
 }
 
-/// An origin that accepts and sends nothing is given up after ten seconds. Meanwhile viewers come and ask for the stream.
+/// An origin that accepts and sends nothing is given up after ten seconds. Meanwhile viewers ask for the stream.
 #[test]
 fn each_origin_has_its_time_to_be_silent() {
     let mut rig = Rig::edge(BOTH, &[]);

@@ -5,7 +5,7 @@ use crate::mail::{LeaseNews, PlayRequest};
 
 const URL: (&str, &str) = ("listenerHookURL", "http://hook.example/in?key=1");
 
-/// Allows any number of streams of one address.
+/// Allows any number of streams from one address.
 const MANY: (&str, &str) = ("limits.publishers_per_address", "1000000");
 
 impl Rig {
@@ -85,7 +85,8 @@ fn nothing_is_told_before_media_and_nothing_during_the_grace() {
     assert!(rig.actions().is_empty());
     rig.run_for(ms(1));
     assert_eq!(rig.actions(), ["liveStreamEnded s"]);
-    // A publisher that leaves without a unit was never live. For one that is silent until it is cut off, see below.
+    // A publisher that leaves before its first unit was never live, so no hook is called. If the connection of such a
+    // publisher is lost instead, the hook is `publishTimeoutError`.
     let (session, stream) = rig.publish("s", 0);
     rig.gone(session, stream, Departure::Clean, 0);
     assert!(rig.actions().is_empty());

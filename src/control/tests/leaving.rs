@@ -285,7 +285,7 @@ fn n_22_a_node_starts_what_it_is_given_and_goes_on_with_its_copy() {
     assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Release { .. })));
 }
 
-/// A source is given back by nodes without room for it.
+/// A source is given back by nodes that have no resources for it.
 #[test]
 fn n_22_a_source_that_no_node_takes_runs_on_where_it_was_with_its_viewers() {
     let mut rig = Rig::with_directory(&[]);
@@ -297,12 +297,12 @@ fn n_22_a_source_that_no_node_takes_runs_on_where_it_was_with_its_viewers() {
     assert_eq!(rig.handed_over(), [(key("s"), token, ("c".to_owned(), 1))]);
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, token + 1)) });
     rig.take();
-    // The node has no room for the source: the next node is asked.
+    // The node has no resources for the source, so it gives the claim back, and the next node is asked.
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, token + 2)) });
     assert_eq!(rig.handed_over(), [(key("s"), token + 2, ("e".to_owned(), 5))]);
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("e", 5, token + 3)) });
     assert_eq!((rig.ends(), rig.asked_claims().len()), (0, 0));
-    // The next node has no room for the source either, and there is no further node.
+    // The next node has no resources for the source either, and there is no further node.
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, token + 4)) });
     let ticket = rig.last_claim().0;
     rig.tell_news(News::Answer { ticket, key: key("s"), answer: ClaimAnswer::Granted(token + 5) });
@@ -313,7 +313,7 @@ fn n_22_a_source_that_no_node_takes_runs_on_where_it_was_with_its_viewers() {
     assert_eq!((rig.ends(), rig.record("s")["status"].as_str()), (0, Some("broadcasting")));
     assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Release { .. })));
     rig.asked.clear();
-    // Neither node is asked again soon.
+    // The two nodes that gave the source back are not asked again soon.
     for _ in 0..50 {
         rig.report(0, grant.stream, 1, 0, 1);
         rig.run_for(secs(1));
@@ -404,7 +404,8 @@ fn the_record_of_a_gone_node_s_stream_is_put_right_by_a_node_with_a_copy() {
 
 #[test]
 fn a_source_that_loses_its_id_goes_on_as_a_copy_and_begins_again_when_the_id_is_free() {
-    // A handover takes effect after the drain was cancelled; or there was no drain.
+    // The node loses the id either by a handover that takes effect only after the drain was cancelled, or without any
+    // drain.
     for drains in [true, false] {
         let mut rig = Rig::with_directory(&[]);
         let (_, order, grant) = rig.running_source("s");

@@ -1,4 +1,4 @@
-//! Users, sessions, tokens and rights, in virtual time. Passwords are hashed by a stand-in.
+//! Users, sessions, tokens and rights, in virtual time. A simple function replaces the slow hashing of passwords.
 
 mod bounds;
 mod doors;

@@ -10,7 +10,7 @@ impl Rig {
         self.mail(ToControl::Sink { stream, kind: "hls", news });
     }
 
-    /// Returns the workers that were ordered to start a sink.
+    /// Returns the workers that got an order to start a sink.
     fn sinks(&mut self) -> Vec<u16> {
         let begun = |(worker, mail): (WorkerId, ToWorker)| match mail {
             ToWorker::StartSink { kind: "hls", .. } => Some(worker.0),
@@ -39,7 +39,7 @@ fn a_stream_has_one_sink_of_a_kind_wherever_its_publisher_is() {
     assert!(rig.sinks().is_empty(), "nobody has asked");
     rig.sink(stream, SinkNews::Wanted);
     assert_eq!(rig.sinks(), [1]);
-    // For a sink that began together with its stream, no second one is ordered.
+    // If a sink began together with its stream, control does not order a second one.
     let (_, other) = rig.publish("other", 0);
     rig.take();
     rig.sink(other, SinkNews::Begun(WorkerId(0)));

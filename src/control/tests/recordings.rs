@@ -16,7 +16,7 @@ fn path(path: &str) -> Vec<String> {
 }
 
 impl Rig {
-    /// Returns the recordings that were ordered, and those that were ordered to end.
+    /// Returns the orders to begin recordings, and the recordings that workers were asked to end.
     pub(super) fn recordings(&mut self) -> (Vec<(WorkerId, RecordingOrder)>, Vec<RecordingId>) {
         let (mut begun, mut ended) = (Vec::new(), Vec::new());
         for (worker, mail) in self.take() {
@@ -251,7 +251,7 @@ fn both_containers_are_recorded_each_on_its_own() {
     assert_eq!((&rig.record("s")["webMEnabled"], &rig.record("s")["mp4Enabled"]), (&1.into(), &0.into()));
     assert_eq!(rig.record_call("s", "true?recordType=webm")["message"], "0");
     assert_eq!(rig.record_call("s", "true?recordType=webm&resolutionHeight=99")["message"], "0");
-    // The limit (one here) counts recorded streams, not containers: `s` may have a second one, but `t` may not begin.
+    // The limit (one here) counts streams: `s` may also be recorded as MP4, but `t` may not be recorded.
     rig.record_call("s", "true");
     let mp4 = rig.recording();
     assert_eq!((mp4.kind, rig.control.stats().recordings), ("mp4", 2));

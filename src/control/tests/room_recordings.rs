@@ -16,7 +16,7 @@ impl Rig {
         self.run_for(ms(10));
     }
 
-    /// Returns the orders of new recordings, and the number of recordings that were ordered to end.
+    /// Returns the orders to begin recordings, and the number of recordings that workers were asked to end.
     fn ordered(&mut self) -> (Vec<RecordingOrder>, usize) {
         let (begun, ended) = self.recordings();
         (begun.into_iter().map(|(_, order)| order).collect(), ended.len())

@@ -1,4 +1,4 @@
-//! Subtracks, and operations of features that are only stored or absent.
+//! Subtracks, and operations for features that this server lacks, or of which it only stores the settings.
 
 use super::*;
 use crate::mail::{CallEvent, CallNews, NoSubscription};
@@ -247,7 +247,7 @@ fn a_conference_room_is_a_virtual_main_track_and_outlives_a_restart() {
     assert!(status == 200 && made.starts_with(&expected), "{made}");
     let record = rig.record("room");
     assert_eq!((&record["virtual"], &record["conferenceMode"]), (&true.into(), &"legacy".into()));
-    // The id is taken or invalid, or the body is not an object.
+    // Refused: a room whose id is taken or invalid, and a body that is not an object.
     let refused = (400, failure("Operation not completed"));
     for body in [r#"{"roomId":"room"}"#, r#"{"roomId":".."}"#, "null", ""] {
         assert_eq!(rig.post(ROOMS, body), refused, "{body}");

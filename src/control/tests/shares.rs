@@ -3,7 +3,7 @@
 use super::*;
 
 const HOOK: (&str, &str) = ("listenerHookURL", "http://hook.example/in");
-/// Allows any number of streams of one address.
+/// Allows any number of streams from one address.
 const MANY: (&str, &str) = ("limits.publishers_per_address", "1000000");
 
 impl Rig {
@@ -121,8 +121,8 @@ fn q_17_an_application_leaves_room_for_the_records_and_sources_of_others() {
     assert_eq!(start(&mut rig, "LiveApp"), 2);
 }
 
-/// Time in which the requests of an application are answered while another application floods the server: that of one
-/// commit.
+/// While one application floods the server, the requests of another one must be answered within this time, which is
+/// that of one commit.
 const COMMIT: Duration = Duration::from_millis(5);
 
 #[test]

@@ -1,5 +1,5 @@
-//! Fifty applications on one server, one of which misbehaves, in a run of its own for each [`Way`]. The waiting times
-//! of the other forty-nine are compared with a run in which all fifty behave.
+//! Fifty applications on one server, one of which misbehaves. Each [`Way`] of misbehaving has its own run, and the
+//! waiting times of the other forty-nine applications are compared with a run in which all fifty behave.
 //!
 //! 1. Time is virtual. Control is one thread: a step begins when earlier steps are over, and takes the time in
 //!    [`COSTS`].
@@ -30,8 +30,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 const RATIO_MAX: f64 = 1.25;
 /// Duration of a commit to disk.
 const COMMIT_TIME: Duration = Duration::from_millis(2);
-/// Time that a request takes from its client to control, and its answer back, together: through a local network, and
-/// through a turn of a worker each way.
+/// Time that a request takes from its client to control, plus the time that the answer takes back. Each way leads
+/// through a local network and one turn of a worker.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
 /// Steps of control that take time.

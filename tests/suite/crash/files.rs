@@ -113,7 +113,7 @@ fn b_05_a_store_that_may_not_be_read_refuses_the_start() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     let plain = Server::command(&folder, &[]);
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    // Takes root's right to read every file away.
+    // Root may read every file. Run the server without this right.
     let command = if is_root {
         let mut command = Command::new("setpriv");
         command.arg("--bounding-set=-dac_override,-dac_read_search").arg(plain.get_program());

@@ -150,7 +150,7 @@ fn b_11_what_was_live_at_a_kill_is_finished_and_a_zombi_gone() {
     assert!(api.broadcast("live", "zombi").is_none(), "a record that only publishing made");
     assert_eq!(api.get("/live/rest/v2/broadcasts/count").json()["number"], 2);
     assert_eq!(api.get("/live/rest/v2/broadcasts/active-live-stream-count").json()["number"], 0);
-    // The ids are free.
+    // The ids of streams that were live before the kill can be used again.
     assert_eq!(api.post(CREATE, r#"{"streamId":"zombi"}"#).status, 200);
     let peer = RtmpPeer::publish(again.rtmp, "live", "stored").unwrap();
     drop(peer);

@@ -59,7 +59,7 @@ fn t_09_a_folder_that_may_not_be_written_or_is_gone_holds_up_nothing() {
     let receiver = Receiver::start(Manner::Status(200));
     let home = Home::new();
     let plain = Server::command(&home.path().join("home"), &[]);
-    // Takes root's right to write everywhere away.
+    // Root may write everywhere. Run the server without this right.
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let mut command = Command::new(if is_root { "setpriv" } else { "env" });
     if is_root {

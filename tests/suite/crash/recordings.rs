@@ -24,7 +24,7 @@ const CUTS: usize = 3;
 const CAMERAS: u64 = 4;
 /// Media that may be missing at the end of a file. Half of it is expected; the rest allows for a busy machine.
 const LOSS_MS_MAX: u64 = 2000;
-/// Interval in files at which another program plays a file, too.
+/// Interval at which files are also played by another program (ffprobe): every sixteenth file.
 const PROBED: usize = 16;
 
 /// A publisher that records the time of the last frame that it has sent.
@@ -77,7 +77,7 @@ struct Tally {
     rounds: usize,
     files: usize,
     probed: usize,
-    /// Rounds in which nothing had been written yet.
+    /// Rounds in which nothing had been written before the kill.
     none: usize,
     worst_ms: u64,
     over_a_second: usize,

@@ -95,7 +95,7 @@ fn s_29_goodbyes_that_guess_end_nobody_and_others_are_believed() {
     std::thread::sleep(ms(300));
     let live = ["honest", "guessing"].map(is_live);
     assert_eq!(live, [true; 2], "{} of {before}: {}", dropped(), server.log());
-    // A goodbye from a session that has not guessed takes effect at once.
+    // A goodbye from a session that has not guessed takes effect immediately.
     honest.0.send(&goodbye(honest.1)).unwrap();
     wait_for("the end of the honest one", secs(4), || !is_live("honest"));
     server.wait_for_line("the peer said goodbye");

@@ -30,7 +30,7 @@ fn status_from(from: &str, to: SocketAddr) -> Option<u16> {
 fn held(peers: &[TcpStream], expected: usize) -> usize {
     let open = || peers.iter().filter(|peer| !is_closed(peer)).count();
     wait_for("the connections over the limit to be closed", secs(8), || open() <= expected);
-    // Returns the number again, because the server must not close further connections.
+    // Counts again, because the server must not close further connections.
     open()
 }
 

@@ -64,7 +64,8 @@ fn h_11_reads_stop_when_answers_are_not_taken() {
         assert!(stopped, "all {REQUESTS} requests were taken without one answer read");
         peers.push((stream, sent));
     }
-    // The server may hold for each peer: 256 KiB of answers, one more answer, and buffered requests; and some slack.
+    // For each peer, the server may hold 256 KiB of answers, one more answer, and buffered requests. The limits below
+    // include some slack.
     let grown = server.rss_kb().saturating_sub(before);
     assert!(grown < PEERS as u64 * 2048 + 8192, "{grown} KiB for {PEERS} peers that read nothing");
     // A client that starts to read late gets all answers completely and in order.

@@ -8,8 +8,8 @@ use super::{ALL, EXACT, Gets, Oddity, Row};
 use crate::support::world::Over;
 
 const EVERY: &[Over] = &[Over::Rtmp, Over::Srt, Over::Rtsp];
-/// Publishers of rows in which only the units themselves are odd. WHIP is among them only here, because its client
-/// keeps a right clock, which bridges gaps, and always announces audio and video.
+/// Publishers of rows in which only the units themselves are odd. WHIP is in no other rows of clocks, because its
+/// client always has a right clock, bridges gaps, and announces audio and video.
 const LIVE: &[Over] = &[Over::Rtmp, Over::Srt, Over::Rtsp, Over::WebRtc];
 /// Time at which a fault begins, in milliseconds.
 const AT: i64 = 8_000;
@@ -250,7 +250,7 @@ fn each(units: &mut [Unit], every: usize, change: fn(&mut Unit, &Unit)) {
     }
 }
 
-/// Moves the sampling times of pictures by up to 15 ms, and their timestamps alike.
+/// Moves the sampling times of pictures by up to 15 ms, and their timestamps by the same amounts.
 fn uneven(units: &mut [Unit]) {
     for (n, unit) in pictures(units).enumerate().filter(|(n, _)| *n > 0) {
         let by = [0, 9, -12, 15, -7][n % 5];

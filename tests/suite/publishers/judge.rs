@@ -104,7 +104,7 @@ impl Outcome {
         let seen: Vec<u64> = view.of_kind(is_video).filter_map(|unit| Some(unit.seen?.counter)).collect();
         let falls = seen.windows(2).filter(|pair| pair[1] <= pair[0]).count();
         let got: BTreeSet<u64> = seen.iter().copied().collect();
-        // Over WebRTC, where nothing is played late, audio begins with the newest units.
+        // A WebRTC viewer begins with the newest audio units, because older ones would be played late.
         let is_old = |unit: &Unit| {
             view.kind == Kind::Live(Over::WebRtc)
                 && !is_video

@@ -18,7 +18,7 @@ const JOIN_MS: u64 = 300;
 const LATENESS_MS: i64 = 500;
 /// Length of the media, in seconds.
 const SECONDS: i64 = 10;
-/// Delay of a kind of which no unit is ever sent.
+/// Delay of a medium (audio or video) of which no unit is ever sent.
 const NEVER: i64 = SECONDS * 1000;
 
 /// Returns a unit as an Opus packet. Its first byte says 20 ms of stereo in one frame (RFC 6716 §3.1).
@@ -37,8 +37,8 @@ enum Sound {
 /// An AAC-LC frame of stereo silence.
 const SILENCE: [u8; 6] = [0x21, 0x10, 0x04, 0x60, 0x8c, 0x1c];
 
-/// Adds a publisher of H.264 and audio. The late kind starts with its first unit, and is not announced before
-/// where the protocol allows that.
+/// Adds a publisher of H.264 and audio. Of these two media, the late one starts with its first unit. If the protocol
+/// permits, it is not announced before.
 fn publish(world: &mut World, over: Over, sound: Sound, is_video: bool, sent: &[Unit]) -> Id {
     let (now, seed) = (world.instant(), world.client_seed());
     let from = sent.iter().find(|unit| unit.is_video == is_video).map_or(NEVER, |unit| unit.at);
@@ -178,7 +178,7 @@ impl Life {
         self.world.got(self.viewer).iter().filter(move |unit| unit.is_video == is_video)
     }
 
-    /// Returns the time of a kind's first unit.
+    /// Returns the time of the first video unit, or of the first audio unit.
     fn begins(&self, is_video: bool) -> i64 {
         self.sent.iter().find(|unit| unit.is_video == is_video).map_or(NEVER, |unit| unit.at)
     }
@@ -247,7 +247,7 @@ fn viewers_get_sound_and_video_that_begin_behind_them() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// A stream that never has audio, or never has video, is played at once.
+/// A stream that never has audio, or never has video, is played without waiting for it.
 #[test]
 fn viewers_do_not_wait_for_what_never_comes() {
     for over in [Over::Rtmp, Over::Srt] {
@@ -289,7 +289,7 @@ fn viewers_over_rtsp_are_described_sound_and_video_that_begin_behind_them() {
                 let within = late.min(4_000) + 1_500;
                 if life.joined <= within { Ok(()) } else { Err(format!("joined at {} ms", life.joined)) }
             };
-            // With nothing but sound to come, there is no stream.
+            // An RTSP publisher whose announced video never comes has no stream.
             if is_video && late == NEVER && over == Over::Rtsp {
                 continue;
             }

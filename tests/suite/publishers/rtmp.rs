@@ -1,4 +1,4 @@
-//! A publisher over RTMP that is made of its messages, so that each of them can be odd.
+//! A publisher over RTMP that is given as a list of its messages, so that a test can change each of them.
 
 use std::collections::VecDeque;
 
@@ -160,7 +160,7 @@ impl Plan {
         let mut writer = Writer::new(plain);
         let connect = Value::Object(self.connect);
         let connect = Message::command(0, &[text("connect"), Value::Number(1.0), connect]);
-        // The sender echoes the server's answer to this first step.
+        // The sender answers the server's part of the handshake by sending it back.
         let hello = [&[3][..], &[0; 8], &[7; 1528]].concat();
         let mut steps = VecDeque::from([
             (Bytes::from(hello), "S2"),

@@ -381,7 +381,7 @@ fn extended(plan: &mut Plan, repeats: bool) {
     plan.chunks.size = 128;
 }
 
-/// Packs each four media messages into one aggregate message (§7.1.6).
+/// Packs every four media messages into one aggregate message (§7.1.6).
 fn aggregates(plan: &mut Plan) {
     let rest = plan.messages.split_off(3);
     for some in rest.chunks(4) {

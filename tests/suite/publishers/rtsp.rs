@@ -1,4 +1,5 @@
-//! A publisher over RTSP that is made of its description and its packets, so that each of them can be odd.
+//! A publisher over RTSP that is given as its session description and a list of its packets, so that a test can change
+//! each of them.
 
 use std::collections::VecDeque;
 

@@ -484,7 +484,7 @@ fn some_fragments(plan: &mut Plan, bit: u8) {
     fragments.skip(2).step_by(3).for_each(|one| one.payload[1] &= !bit);
 }
 
-/// Packs each three audio frames into one packet, which is sent at the time of the last.
+/// Packs every three audio frames into one packet, which is sent at the time of the last.
 fn three_frames(plan: &mut Plan) {
     let sounds: Vec<Packet> = plan.of_section(1).map(|one| one.clone()).collect();
     plan.packets.retain(|one| one.is_rtcp || one.section == 0);

@@ -1,5 +1,5 @@
-//! A publisher of MPEG-TS that is made of its tables, PES packets and transport packets, so that each of them can be
-//! odd.
+//! A publisher of MPEG-TS that is given as its tables, PES packets and transport packets, so that a test can change
+//! each of them.
 
 use bytes::Bytes;
 

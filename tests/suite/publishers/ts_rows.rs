@@ -294,7 +294,7 @@ fn announced(packets: &mut Vec<Packet>) {
     }
 }
 
-/// Packs each `count` audio frames into one PES packet, which is sent with the last of them.
+/// Packs every `count` audio frames into one PES packet, which is sent with the last of them.
 fn packed(plan: &mut Plan, count: usize) {
     let sounds: Vec<Pes> = plan.of_pid(SOUND).map(|pes| pes.clone()).collect();
     plan.pes.retain(|pes| pes.pid == VIDEO);

@@ -16,9 +16,9 @@ pub const GOP: u64 = 50;
 pub struct Unit {
     pub is_video: bool,
     pub key: bool,
-    /// Number among the units of its kind, which its stamp also carries.
+    /// Number among the units of its kind. The stamp in the payload, which viewers read, has the number as well.
     pub number: u64,
-    /// True time of the unit, which its stamp also carries.
+    /// True time of the unit. The stamp in the payload has this time as well.
     pub sampled: i64,
     /// Time of sending, counted from the server's consent.
     pub at: i64,

@@ -1,4 +1,4 @@
-//! A publisher over WHIP: the load generator's client, which is given a row's units at their times. Its audio is
+//! A publisher over WHIP: the client of the load generator, which sends the units of a row at their times. Its audio is
 //! Opus.
 
 use std::collections::VecDeque;
@@ -68,7 +68,7 @@ impl WhipSender {
                 let (at, ..) = self.units.front()?;
                 Some(began + ms(at.unsigned_abs()))
             }
-            // The sender is due at once when the server has consented.
+            // The sender is due as soon as the server has consented.
             None => self.is_ready.then_some(self.made),
         }
     }

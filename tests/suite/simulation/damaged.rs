@@ -1,5 +1,4 @@
-//! Peers whose bytes are damaged. The model expects nothing of them, and expects of all other peers what it always
-//! does.
+//! Peers whose bytes are damaged. The model expects nothing of them. Its expectations of all other peers stay the same.
 
 use crypto::Seed;
 use netsim::MediaSource;

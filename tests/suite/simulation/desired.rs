@@ -37,8 +37,7 @@ struct Run {
     world: World,
     plan: Random,
     publishers: Vec<Option<Id>>,
-    /// The settings that the run changes of both applications. `copies` is `None` while that application does not
-    /// exist.
+    /// Settings of both applications that the run changes. `copies` is `None` while that application does not exist.
     live: Settings,
     copies: Option<Settings>,
     sources: [Source; SOURCES],

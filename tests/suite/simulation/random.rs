@@ -34,8 +34,8 @@ const SILENCE_MAX: Duration = secs(90);
 /// Maximum duration of a drain.
 const DRAIN_MAX: Duration = secs(20);
 
-/// Seeds, and hashes of everything that their runs deliver. No neighbour of these servers fails, so that few changes of
-/// the server change the hashes.
+/// Seeds, and hashes of everything that their runs deliver. In these runs, nothing outside of the server (network, name
+/// server, hook receivers) fails, so that few changes of the server change the hashes.
 const RECORDED: [(u64, u64); 2] = [(3, 0x516e_0d92_37fc_da1e), (8, 0xe695_2826_b95c_0962)];
 
 /// A run: a world, its operations, and the model that judges it.
@@ -58,7 +58,8 @@ pub(super) struct Run {
     log: Vec<String>,
 }
 
-/// Draws the faults of a server and its neighbours; a quarter of the seeds have none.
+/// Draws the faults of a server and of its surroundings (network, name server, hook receivers); a quarter of the seeds
+/// have none.
 fn chaos(plan: &mut Random) -> Chaos {
     let kind = plan.below(4);
     if kind == 0 {

@@ -16,7 +16,7 @@ const BEGINS_MAX: Duration = secs(22);
 /// Time after which a WebRTC publisher without consent (RFC 7675 §5.1) is lost.
 const CONSENT_MAX: Duration = secs(32);
 
-/// Maximum size in bytes of a unit's other data besides its payload: the parameter sets.
+/// Maximum bytes that a unit in a ring has besides its payload: the parameter sets.
 const UNIT_BYTES: usize = 64;
 
 /// Expected state of a stream.

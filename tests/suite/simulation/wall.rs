@@ -329,7 +329,7 @@ fn a_burst_at_the_beginning_dates_nothing_late() {
         let mut world = World::new(seed, 2, &SETTINGS);
         let publisher = world.publish("live", "s", source(seed).gop(90));
         world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
-        // Units sent during the pause, from the first key frame on, arrive at once.
+        // The workers pause, so the units sent from the first key frame on arrive together after the pause.
         (0..2).for_each(|worker| world.pause(worker, ms(2500)));
         let mut run = Run::of(world, publisher);
         run.look();

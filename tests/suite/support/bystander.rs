@@ -20,13 +20,14 @@ const TRIES: usize = 10;
 const CALM_UNITS: u64 = 110;
 /// Factor by which a gap or an answer time may exceed that measured before the attack.
 const FACTOR: u32 = 3;
-/// Minimum baseline of a gap or an answer: a machine that tests many servers at once may take this long by itself.
+/// Minimum baseline of a gap or an answer: a machine on which many servers are tested in parallel may take this long by
+/// itself.
 const CALM_MIN: Duration = ms(200);
 /// Interval between two measurements of the machine's delays; then the number of measurements that are added up.
 const LOOK: Duration = ms(50);
 const WINDOW: usize = 20;
-/// Memory that the server may hold after the attack beyond the amount before it and a fiftieth of that amount,
-/// because allocators keep some for later.
+/// Memory that the server may hold after the attack in addition to 102 % of the amount before it, because allocators
+/// keep some memory for later.
 const MEMORY_KEPT_KB: u64 = 12 * 1024;
 
 /// A live stream with one viewer, and a client of the API.
@@ -141,8 +142,8 @@ impl Caller {
             let mut connection = None;
             while !stopped.load(Ordering::SeqCst) {
                 let began = Instant::now();
-                // As a client does, a closed connection is replaced by a new one. A connection of an unknown
-                // client may be closed to make room, and new connections may be delayed.
+                // A closed connection is replaced by a new one, as clients do. The server may close a connection of an
+                // unknown client to make room for others, and may delay new connections.
                 let tries = (0..TRIES).map(|n| {
                     std::thread::sleep(ms(if n < 2 { 0 } else { 500 }));
                     ask(&mut connection, address)

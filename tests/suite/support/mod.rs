@@ -58,8 +58,8 @@ pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool
 /// Environment variable with the number of [`network_seeds`].
 const NETWORK_SEEDS: &str = "MILLSTREAM_NETWORK_SEEDS";
 
-/// Returns the seeds of the simulated networks before whole servers, which run in real time: one seed, or as many
-/// as the variable says.
+/// Returns the seeds of the simulated networks between whole servers and their clients. Such tests run in real time, so
+/// there is only one seed, unless the variable asks for more.
 pub fn network_seeds() -> std::ops::Range<u64> {
     let seeds = std::env::var(NETWORK_SEEDS).ok().and_then(|seeds| seeds.parse().ok());
     11..11 + seeds.unwrap_or(1)

@@ -1,6 +1,6 @@
 //! A network between real sockets that misbehaves as its seed determines. A client sends to [`Relay::address`];
-//! datagrams that [`netsim::Link`] lets through reach the server later, twice or not at all. The other direction
-//! works alike.
+//! datagrams that [`netsim::Link`] lets through reach the server later, twice or not at all. The same is true of the
+//! other direction.
 //!
 //! 1. A thread reads all sockets and puts each datagram into the link of its client and direction.
 //! 2. A thread per direction sleeps until the next datagram is due, and sends it.

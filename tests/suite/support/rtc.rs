@@ -413,7 +413,7 @@ impl RtcClient {
 }
 
 impl RtcClient {
-    /// Sends a datagram past the machine.
+    /// Sends a datagram directly, without the protocol machine.
     pub fn send_raw(&mut self, datagram: &[u8]) {
         match &mut self.net {
             Net::Udp(socket) => drop(socket.send_to(datagram, self.path.remote)),
@@ -421,7 +421,7 @@ impl RtcClient {
         }
     }
 
-    /// Receives a datagram past the machine; `None` if there is none.
+    /// Receives a datagram directly, without the protocol machine; `None` if there is none.
     pub fn receive_raw(&self) -> Option<Vec<u8>> {
         let mut buffer = [0; 2048];
         let Net::Udp(socket) = &self.net else { return None };

@@ -70,8 +70,8 @@ impl Server {
         server
     }
 
-    /// Gives the server the folder above its home, which is then removed with it; for servers made by
-    /// [`Server::spawn`].
+    /// Makes the server the owner of `home`, the folder that contains the server's home, so that both are removed at
+    /// the end. For servers made by [`Server::spawn`].
     pub fn with_home(mut self, home: Home) -> Self {
         self.home = Some(home);
         self

@@ -130,8 +130,8 @@ impl salvage::Records for StoredRecords {
         if app.is_empty() {
             return Some(Kind::User);
         }
-        // The first match decides: a record may also have the id member of a kind further down in this list, but never
-        // of one further up.
+        // The first of these members that a record has decides its kind. A token or a file, for example, has a
+        // `streamId` as well, so the member of broadcasts is last.
         let members = [
             ("vodId", Kind::Vod),
             ("tokenId", Kind::Token),

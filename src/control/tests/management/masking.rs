@@ -149,7 +149,7 @@ impl Walk {
         self.made.extend(answer[member].as_str().map(str::to_owned));
     }
 
-    /// Sends a request. Returns true if the answer came later, and the answer.
+    /// Sends a request. Returns whether the answer came only after further work of the server, and the answer.
     fn ask(&mut self, reader: &Reader, method: Method, target: &str, body: &str) -> (bool, http::Response) {
         let mut request = request(method, target, body);
         if method != Method::Get {

@@ -7,7 +7,7 @@ use crate::control::tests::claims::node;
 use crate::directory::{Holder, News, Process};
 use crate::types::{NodeId, StreamKey};
 
-/// Membership of the process `new`, which takes over from `old`. That has the stream `s`.
+/// Membership of the process `new`, which takes over from the process `old`. The stream `s` is at `old`.
 fn pair() -> Membership {
     let own = Process { node: NodeId::new("new").unwrap(), incarnation: 2 };
     let holder = Holder { token: 1, incarnation: 1, node: NodeId::new("old").unwrap() };

@@ -12,7 +12,7 @@ fn begun(rig: &mut Rig) -> Vec<String> {
     rig.pulls().into_iter().map(|(_, order)| order.key.id.to_string()).collect()
 }
 
-/// Makes a server with room for one source, in which two sources should run.
+/// Makes a server that may run only one source, although two sources should run.
 fn short_of_room() -> Rig {
     let mut rig = Rig::new();
     ["a", "b"].into_iter().for_each(|id| rig.source(id, URL));

@@ -275,7 +275,7 @@ fn a_viewer_starts_a_playlist_and_the_last_one_s_leaving_stops_it() {
 fn the_status_of_a_playlist_is_that_of_the_node_that_plays_it() {
     let mut rig = Rig::with_directory(&[]);
     rig.playlist("p", &ITEMS, "");
-    // Of two nodes that start it, one gets the id. The other does not write that it has finished.
+    // If two nodes start the playlist, only one gets the id. The other must not mark the playlist as finished.
     rig.op("p", "start");
     rig.claim_answer(rig.last_claim().0, false);
     assert_eq!(rig.index("p"), (Some(0), "broadcasting".into()));

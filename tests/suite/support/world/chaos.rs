@@ -28,7 +28,7 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    /// No faults: everything happens at once, in a fixed order, and succeeds.
+    /// No faults: everything happens without delay, in a fixed order, and succeeds.
     pub const NONE: Self = Self {
         shuffles: false,
         pauses: 0.0,
@@ -89,7 +89,7 @@ impl Threads {
         true
     }
 
-    /// Maximum number of messages that a machine takes in a turn.
+    /// Maximum number of messages that a machine takes before other machines get their turn.
     pub(super) fn batch(&mut self) -> usize {
         if self.chaos.shuffles { 1 + usize::try_from(self.random.below(8)).unwrap() } else { usize::MAX }
     }

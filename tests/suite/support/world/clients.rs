@@ -23,7 +23,7 @@ use super::World;
 pub(super) enum Way {
     Wire(usize),
     Line(usize),
-    /// A wire for requests, and a line for datagrams.
+    /// A wire (TCP connection) for requests, and a line for datagrams.
     Both {
         wire: usize,
         line: usize,
@@ -238,7 +238,7 @@ impl SimClient {
             let _ = machine.handle_bytes(now, bytes);
         } else if let Some(stream) = self.byte_stream() {
             stream.handle_bytes(now, bytes);
-            // Any answer shows that the server knows of the end.
+            // Any answer after the client's goodbye shows that the server knows that the client has left.
             self.ended |= matches!(self.way, Way::Both { .. }) && self.story.left.is_some();
         } else if let Role::Http { answer } = &mut self.role {
             answer.extend_from_slice(bytes);

@@ -278,7 +278,7 @@ impl World {
         self.clients[id.0].gone(now);
     }
 
-    /// From now on, nothing that a client sends or is sent arrives, and neither side is notified.
+    /// From now on, nothing arrives in either direction between a client and the server, and neither side is notified.
     pub fn go_dark(&mut self, id: Id) {
         let now = self.clock.now();
         let way = self.clients[id.0].way;

@@ -14,9 +14,9 @@ use netsim::{Link, StreamDelivery, StreamLink, ms};
 use super::damage::Damage;
 use super::{Chaos, RTSP, SRT, World};
 
-/// Time after a loss in which a line loses nothing more. If a repair were lost as well, the packet might come too
-/// late, which SRT allows. The answer to a call is repeated only after a quarter of a second, and packets sent
-/// meanwhile wait for it.
+/// Time after a loss in which a line loses nothing more. If the retransmission were lost as well, the packet might
+/// arrive too late, which SRT permits. If the answer to a call is lost, it is sent again only after a quarter of a
+/// second, and packets sent meanwhile wait for it.
 const REPAIR: Duration = ms(700);
 /// Maximum bytes of a datagram that fits into an Ethernet packet.
 const DATAGRAM_BYTES_MAX: usize = 1472;

@@ -18,7 +18,7 @@ use super::network::{End, LineEnd, Place};
 use super::rtsp;
 use super::{HTTP, RTMP, SRT, World};
 
-/// Mail in a worker's inbox; both lanes of a worker's mail are in a single order here.
+/// Mail in a worker's inbox. Mail of control and units of mirrored streams share one order, as in a real mailbox.
 #[derive(Debug)]
 pub(super) enum WorkerMail {
     Control(ToWorker),
