@@ -238,12 +238,14 @@ impl Cursor {
         key_frame
     }
 
-    /// Adds the rest of a partly sent unit to the gather. Returns false if the gather is full.
+    /// Adds the rest of a partly sent unit to `gather`, the slices of the next write. Returns false if
+    /// `gather` is full.
     pub fn gather_rest<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
         self.rest.iter().all(|part| gather.push(part))
     }
 
-    /// Adds units before number `until` to the gather. Returns false if the gather is full.
+    /// Adds units before number `until` to `gather`, the slices of the next write. Returns false if
+    /// `gather` is full.
     pub fn gather_units<'a>(&self, packager: &'a Packager, until: u64, gather: &mut Gather<'a>) -> bool {
         if !self.started {
             return true;

@@ -11,8 +11,8 @@ use wire::Gather;
 use super::selection::{Chosen, Fit, Selection};
 use super::{Entry, Forwarded, Item, PacketLogs};
 
-/// Maximum age of a prelude in milliseconds. An older one is remade, so that its timestamps stay near those of the
-/// units.
+/// Maximum age in milliseconds of a prelude (the bytes that a subscriber is sent before the first unit). An
+/// older one is remade, so that its timestamps stay near those of the units.
 const PRELUDE_AGE_MS: i64 = 1000;
 
 /// Identifies a format. Subscribers with equal keys share a package.
@@ -92,8 +92,8 @@ impl Parts {
         Self { stamps: stamps.into_iter().collect(), ..Self::new(slices) }
     }
 
-    /// Adds the slices to a gather, with timestamps relative to `zero_ms`, the first time sent to the subscriber.
-    /// Returns false when the gather is full.
+    /// Adds the slices to `gather`, the slices of the next write. Timestamps are relative to `zero_ms`, the
+    /// first time sent to the subscriber. Returns false if `gather` is full.
     pub(super) fn gather<'a>(&'a self, zero_ms: i64, gather: &mut Gather<'a>) -> bool {
         self.slices.iter().enumerate().all(|(index, slice)| match self.stamp_of(index) {
             Some(stamp) => gather.push_made(slice, |made| stamp.restamp(made, zero_ms)),

@@ -70,8 +70,8 @@ pub(super) struct GiveWay {
     pub(super) connections: usize,
 }
 
-/// The standing of the peer that holds a permit. It decides at which counter of its address the
-/// permit counts.
+/// The standing of the peer that holds a permit. By it, the permit counts for its address as
+/// unauthenticated, as authenticated, or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// Not counted for its address.

@@ -59,7 +59,8 @@ impl Shell {
         }
     }
 
-    /// Closes listeners. A socket that another process has, too, is reported to this one until it is deregistered.
+    /// Closes listeners. If another process has the same socket, closing is not enough: events of the
+    /// socket are reported here until it is deregistered.
     fn close_listeners(&mut self, is_closed: impl Fn(&Marked) -> bool) {
         let (closed, kept): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.listeners).into_iter().partition(is_closed);
@@ -70,7 +71,7 @@ impl Shell {
     }
 }
 
-/// Marks the listener at the address `private`.
+/// Marks the listener at the address `private`, which only another process of this server can reach.
 pub(super) fn marked(
     listeners: Vec<(&'static Listener, TcpListener)>,
     private: Option<SocketAddr>,

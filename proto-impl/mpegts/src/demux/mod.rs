@@ -129,7 +129,8 @@ impl Stats {
     }
 }
 
-/// Without `std` there is no clock, and nothing has a time.
+/// Stands for arrival times, which do not exist without `std`, because there is no clock. No value of this
+/// type can be made.
 #[cfg(not(feature = "std"))]
 type Instant = core::convert::Infallible;
 
