@@ -381,7 +381,7 @@ mod tests {
             let leaves = leaves.iter().map(|name| (*name).to_owned()).collect();
             Arc::new(Blob { obsolete: Obsolete { leaves, ..Obsolete::default() }, ..blob })
         };
-        // A blob cannot obsolete another stream's blobs.
+        // A blob cannot make another stream's blobs obsolete.
         store.publish(leaving(B, "d", 1, &["a"]));
         store.publish(leaving(A, "e", 4, &["b", "none"]));
         assert_eq!(there(&store, "abcde"), "acde", "the bytes of a stream");

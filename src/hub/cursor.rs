@@ -25,8 +25,8 @@ pub struct Cursor {
     next: u64,
     /// True if the cursor has passed a unit that a decoder can start at.
     started: bool,
-    /// Chosen video tracks that still wait for a key frame. A cursor that has not started also waits for a key frame of
-    /// its lead track.
+    /// Chosen video tracks that still wait for a key frame. A cursor that has not started also waits for a key
+    /// frame of its lead track, the chosen video track at whose key frames subscribers start.
     waits: TrackSet,
     /// Chosen video tracks that the cursor knows. A track that is not yet among them must first wait for its key frame.
     known: TrackSet,

@@ -221,7 +221,7 @@ mod tests {
             ring.push(entry(n * 1000, n % 2 == 0, LANE_BYTES_MAX / 4));
             held.extend(mirror.next(&ring, 5000));
         }
-        // Four units fit into the lane. When the mirror lags too far behind the next one, it jumps to the newest key
+        // Four units may be in flight. When the mirror lags too far behind the next one, it jumps to the newest key
         // frame, number 10.
         assert_eq!((held.len(), mirror.position(), mirror.take_missed()), (4, 10, 6));
         held.clear();

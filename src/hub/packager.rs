@@ -146,8 +146,8 @@ impl Parts {
 pub trait Package: std::fmt::Debug + Send {
     /// Judges how well the format carries a track.
     fn fit(&self, track: &Track) -> Fit;
-    /// Returns the bytes that a subscriber needs before its first unit of this epoch: parameter sets and metadata,
-    /// with `dts_ms` as their timestamp.
+    /// Returns the bytes that a subscriber needs before its first unit of this epoch, the time in which the chosen
+    /// tracks stay the same: parameter sets and metadata, with `dts_ms` as their timestamp.
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
     /// Returns the age from which the prelude is remade at the next unit of a chosen track.
     fn prelude_age_ms(&self) -> i64 {

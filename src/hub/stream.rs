@@ -24,8 +24,8 @@ pub struct FormatIndex(usize);
 
 /// Maximum number of formats of a stream on one worker.
 const FORMATS_MAX: usize = 64;
-/// Number of formats reserved for plain ones: one for each message stream id that a viewer can choose, and a few more.
-/// Viewers that request many different sets of codecs cannot use up these formats.
+/// Number of formats reserved for plain ones ([`FormatKey::is_plain`]): one for each message stream id that an RTMP
+/// viewer can choose, and a few more. Viewers that request many sets of codecs cannot use up these formats.
 const PLAIN_FORMATS: usize = 16;
 /// Number of units after which a ring without key frames is trimmed.
 const TRIM_UNITS: u32 = 64;

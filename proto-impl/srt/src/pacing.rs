@@ -88,8 +88,8 @@ impl Spread {
         self.time_of(self.waiting.min(AT_ONCE_BYTES)).min(STEP)
     }
 
-    /// Returns the longest waiting time that a step makes up for: it sends the bytes of the time for which
-    /// they were held back. Timers are late by up to [`BURST`].
+    /// Returns the longest time for which a step can make up: a step sends the bytes of the time for which they were
+    /// held back. Timers are late by up to [`BURST`].
     fn saved(&self) -> Duration {
         self.time_of(AT_ONCE_BYTES).min(STEP) + BURST
     }

@@ -466,7 +466,8 @@ mod tests {
     }
 
     impl Rig {
-        /// Makes the thread of the process that has the store, or of the other one.
+        /// Makes the store's thread of a process that has the store (`has_store`), or of the other process of an
+        /// upgrade.
         fn new(has_store: bool) -> Self {
             let (folder, (own, other)) = (TempFolder::new(), UnixStream::pair().unwrap());
             let path = folder.join("store.redb");

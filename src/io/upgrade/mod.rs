@@ -9,7 +9,7 @@
 //! accepts no more; commits and claims --------------------> keeps the records and claims of both
 //! ```
 //!
-//! Until `Took` arrives, any failure ends the newer process, and the older one goes on.
+//! Until `Took` arrives, any failure ends the newer process, and the older process continues alone.
 
 mod keeper;
 mod successor;
@@ -270,7 +270,7 @@ impl Parts {
         Ok(all)
     }
 
-    /// Opens a relay that only the other process can reach.
+    /// Opens a listener of the relay that only the other process can reach.
     fn open_relay(&self) -> io::Result<SocketAddr> {
         let (address, (listener, socket)) = private_relay()?;
         if let Some(worker) = self.workers.first() {
