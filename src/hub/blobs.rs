@@ -52,7 +52,7 @@ struct Caps {
     stream_blobs: usize,
 }
 
-/// The application and the main track of a ladder.
+/// Key of a ladder (a group of renditions of the same content): the application and the main track.
 type Ladder = (Arc<str>, Arc<str>);
 
 /// The blobs of one stream.
@@ -363,7 +363,7 @@ mod tests {
         store.publish(blob(B, "h", 1, 58));
         store.publish(blob(StreamId(3), "k", 1, 60));
         assert_eq!(there(&store, "ijhkefg"), "ijk");
-        // Needed blobs are bounded, too, even if there are no others.
+        // Needed blobs are dropped, too, if there are no others left.
         for name in ["l", "m", "n", "o"] {
             store.publish(init(B, name));
         }
@@ -381,7 +381,7 @@ mod tests {
             let leaves = leaves.iter().map(|name| (*name).to_owned()).collect();
             Arc::new(Blob { obsolete: Obsolete { leaves, ..Obsolete::default() }, ..blob })
         };
-        // A blob cannot obsolete another stream's blobs.
+        // A blob cannot make another stream's blobs obsolete.
         store.publish(leaving(B, "d", 1, &["a"]));
         store.publish(leaving(A, "e", 4, &["b", "none"]));
         assert_eq!(there(&store, "abcde"), "acde", "the bytes of a stream");

@@ -25,8 +25,8 @@ pub struct Cursor {
     next: u64,
     /// True if the cursor has passed a unit that a decoder can start at.
     started: bool,
-    /// Chosen video tracks that still wait for a key frame. A cursor that has not started also waits for a key frame of
-    /// its lead track.
+    /// Chosen video tracks that still wait for a key frame. A cursor that has not started also waits for a key
+    /// frame of its lead track, the chosen video track at whose key frames subscribers start.
     waits: TrackSet,
     /// Chosen video tracks that the cursor knows. A track that is not yet among them must first wait for its key frame.
     known: TrackSet,
@@ -238,12 +238,14 @@ impl Cursor {
         key_frame
     }
 
-    /// Adds the rest of a partly sent unit to the gather. Returns false if the gather is full.
+    /// Adds the rest of a partly sent unit to `gather`, the slices of the next write. Returns false if
+    /// `gather` is full.
     pub fn gather_rest<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
         self.rest.iter().all(|part| gather.push(part))
     }
 
-    /// Adds units before number `until` to the gather. Returns false if the gather is full.
+    /// Adds units before number `until` to `gather`, the slices of the next write. Returns false if
+    /// `gather` is full.
     pub fn gather_units<'a>(&self, packager: &'a Packager, until: u64, gather: &mut Gather<'a>) -> bool {
         if !self.started {
             return true;

@@ -125,8 +125,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the next unit if the lane has room for it. If the mirror lags by more than `lag_ms` because its lane is
-    /// full, it continues at the newest key frame.
+    /// Returns the next unit, unless too many bytes are in flight to the mirror's worker. If the mirror
+    /// lags by more than `lag_ms` for this reason, it continues at the newest key frame.
     pub(super) fn next(&mut self, ring: &Ring, lag_ms: i64) -> Option<(Entry, Credit)> {
         self.missed = self.missed.saturating_add(self.cursor.skip_lost(ring));
         let entry = match self.knows {
@@ -221,7 +221,7 @@ mod tests {
             ring.push(entry(n * 1000, n % 2 == 0, LANE_BYTES_MAX / 4));
             held.extend(mirror.next(&ring, 5000));
         }
-        // Four units fit into the lane. When the mirror lags too far behind the next one, it jumps to the newest key
+        // Four units may be in flight. When the mirror lags too far behind the next one, it jumps to the newest key
         // frame, number 10.
         assert_eq!((held.len(), mirror.position(), mirror.take_missed()), (4, 10, 6));
         held.clear();
@@ -246,7 +246,9 @@ mod tests {
         assert_eq!((sent, mirror.take_missed()), (vec![33, 66], 0));
     }
 
-    /// Over MPEG-TS, for example, the audio of a time arrives after the video of the same time.
+    /// A new mirror continues each track after the last unit that its worker has received of that track.
+    /// The tracks differ: over MPEG-TS, for example, the audio of a time arrives after the video of the
+    /// same time.
     #[test]
     fn what_is_had_of_a_former_source_is_told_by_track() {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));

@@ -11,8 +11,8 @@ use wire::Gather;
 use super::selection::{Chosen, Fit, Selection};
 use super::{Entry, Forwarded, Item, PacketLogs};
 
-/// Maximum age of a prelude in milliseconds. An older one is remade, so that its timestamps stay near those of the
-/// units.
+/// Maximum age in milliseconds of a prelude (the bytes that a subscriber is sent before the first unit). An
+/// older one is remade, so that its timestamps stay near those of the units.
 const PRELUDE_AGE_MS: i64 = 1000;
 
 /// Identifies a format. Subscribers with equal keys share a package.
@@ -92,8 +92,8 @@ impl Parts {
         Self { stamps: stamps.into_iter().collect(), ..Self::new(slices) }
     }
 
-    /// Adds the slices to a gather, with timestamps relative to `zero_ms`, the first time sent to the subscriber.
-    /// Returns false when the gather is full.
+    /// Adds the slices to `gather`, the slices of the next write. Timestamps are relative to `zero_ms`, the
+    /// first time sent to the subscriber. Returns false if `gather` is full.
     pub(super) fn gather<'a>(&'a self, zero_ms: i64, gather: &mut Gather<'a>) -> bool {
         self.slices.iter().enumerate().all(|(index, slice)| match self.stamp_of(index) {
             Some(stamp) => gather.push_made(slice, |made| stamp.restamp(made, zero_ms)),
@@ -146,8 +146,8 @@ impl Parts {
 pub trait Package: std::fmt::Debug + Send {
     /// Judges how well the format carries a track.
     fn fit(&self, track: &Track) -> Fit;
-    /// Returns the bytes that a subscriber needs before its first unit of this epoch: parameter sets and metadata,
-    /// with `dts_ms` as their timestamp.
+    /// Returns the bytes that a subscriber needs before its first unit of this epoch, the time in which the chosen
+    /// tracks stay the same: parameter sets and metadata, with `dts_ms` as their timestamp.
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
     /// Returns the age from which the prelude is remade at the next unit of a chosen track.
     fn prelude_age_ms(&self) -> i64 {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::types::WorkerId;
 
-/// Maximum number of bytes that a worker appends before it checks the sum again. With a small budget, it checks more
-/// often.
+/// Maximum number of bytes that a worker appends before it compares the bytes of all rings with the budget
+/// again. With a small budget, it does so more often.
 const LOOK_BYTES: usize = 1024 * 1024;
 /// Part of the budget (one eighth) that is left free when rings are shrunk, so that the rings are not shrunk again with
 /// every unit.

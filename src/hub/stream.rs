@@ -24,8 +24,8 @@ pub struct FormatIndex(usize);
 
 /// Maximum number of formats of a stream on one worker.
 const FORMATS_MAX: usize = 64;
-/// Number of formats reserved for plain ones: one for each message stream id that a viewer can choose, and a few more.
-/// Viewers that request many different sets of codecs cannot use up these formats.
+/// Number of formats reserved for plain ones ([`FormatKey::is_plain`]): one for each message stream id that an RTMP
+/// viewer can choose, and a few more. Viewers that request many sets of codecs cannot use up these formats.
 const PLAIN_FORMATS: usize = 16;
 /// Number of units after which a ring without key frames is trimmed.
 const TRIM_UNITS: u32 = 64;
@@ -306,8 +306,8 @@ impl Stream {
         self.mirrors.clear();
     }
 
-    /// Sends the next units to each mirror until its lane is full. Returns the number of units that mirrors missed
-    /// since the last call.
+    /// Sends the next units to each mirror until the limit of the mirror's bytes in flight is reached.
+    /// Returns the number of units that mirrors missed since the last call.
     pub fn feed_mirrors(&mut self, mut send: impl FnMut((WorkerId, u64), Entry, Credit)) -> u64 {
         let lag_ms = self.lag_ms();
         let mut missed = 0_u64;
@@ -571,8 +571,8 @@ impl Stream {
         }
     }
 
-    /// Adds the units to send to a subscriber to the gather. They follow the rest of a partly sent unit. Returns false
-    /// if the gather is full.
+    /// Adds the units to send to a subscriber to `gather`, the slices of the next write. They follow the
+    /// rest of a partly sent unit. Returns false if `gather` is full.
     pub fn gather<'a>(&'a self, subscriber: &'a Subscriber, gather: &mut Gather<'a>) -> bool {
         match self.packager(subscriber.format) {
             Some(packager) if !subscriber.paused => {

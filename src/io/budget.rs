@@ -23,11 +23,11 @@ use crate::stats::Refused;
 
 /// Number of address counters; a power of two.
 const BUCKETS: usize = 8192;
-/// Divisor of the limit on unauthenticated peers. If more than this fraction of the limit is used, some unauthenticated
-/// peers are closed to make room.
+/// If more than one in this many of the allowed unauthenticated peers are connected, some unauthenticated peers are
+/// closed to make room.
 const CROWDED_FROM: u32 = 2;
-/// Divisor of the unreserved connections. If fewer than this fraction are free, unauthenticated peers are closed to
-/// make room.
+/// If fewer than one in this many of the unreserved connections are free, unauthenticated peers are closed to make
+/// room.
 const FULL_SHARE: usize = 16;
 /// Divisor of all connections that gives the number reserved for loopback, so that the operator can always connect.
 const LOOPBACK_SHARE: usize = 64;
@@ -70,8 +70,8 @@ pub(super) struct GiveWay {
     pub(super) connections: usize,
 }
 
-/// The standing of the peer that holds a permit. It decides at which counter of its address the
-/// permit counts.
+/// The standing of the peer that holds a permit. By it, the permit counts for its address as
+/// unauthenticated, as authenticated, or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// Not counted for its address.

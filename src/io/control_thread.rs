@@ -40,7 +40,7 @@ pub(super) enum ControlMail {
     Worker(ToControl),
     /// A reply of the store.
     Store(store::Reply),
-    /// News of the directory.
+    /// News of the cluster's directory.
     Directory(News),
     /// A finished job.
     Job(JobDone),

@@ -203,7 +203,8 @@ pub fn order_drain(options: &Options, is_leaving: bool) -> Result<(), String> {
 /// Lets a new process of the program take over from the running server of a home. Returns its id.
 ///
 /// # Errors
-/// No server is running, or it goes on, for the reason given.
+/// No server is running, or the running server does not let another process take over; the text names the
+/// reason.
 pub fn order_upgrade(options: &Options) -> Result<String, String> {
     let home = std::path::absolute(&options.home).unwrap_or_else(|_| options.home.clone());
     let stream = UnixStream::connect(socket_file(&home))

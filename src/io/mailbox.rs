@@ -45,11 +45,11 @@ pub(super) enum Mail {
     GiveWay(GiveWay),
     /// List the sockets, for a process that takes over from this one.
     ListSockets(Sender<io::Result<Vec<Listed>>>),
-    /// Open a relay for another process.
+    /// Open a listener of the relay through which another process of this server connects.
     OpenRelay(&'static Listener, TcpListener),
-    /// Close the relay for another process at this address.
+    /// Close that listener, at this address.
     CloseRelay(SocketAddr),
-    /// Accept nothing more: another process does.
+    /// Accept no more connections and datagrams: a newer process of this server accepts them now.
     Retire,
     /// A check of the watchdog whether the worker still handles its mail.
     Pulse(Answer),

@@ -21,12 +21,12 @@ use super::budget::Permit;
 use crate::protocol::Listener;
 use header::{HEADER_BYTES_MAX, Header, Malformed};
 
-/// Time limit for a header. A proxy sends the header with its first segment.
+/// Time limit for a PROXY header. A proxy sends the header with its first segment.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum number of waiting connections of a worker. If there are more, the oldest one is refused.
 const WAITING_MAX: usize = 1024;
 
-/// A connection that waits for its header.
+/// A connection that waits for its PROXY header.
 #[derive(Debug)]
 struct Waiting {
     accepted: Accepted,
@@ -44,7 +44,7 @@ pub(super) struct Accepted {
     pub(super) permit: Permit,
 }
 
-/// Connections that wait for their header.
+/// Connections that wait for their PROXY header.
 #[derive(Debug)]
 pub(super) struct Prefaces {
     /// Token of the first place. The tokens of further places count down from it.
@@ -81,7 +81,7 @@ impl Prefaces {
         true
     }
 
-    /// Makes a connection wait for its header.
+    /// Makes a connection wait for its PROXY header.
     pub(super) fn add(&mut self, now: Instant, registry: &Registry, accepted: Accepted) -> io::Result<()> {
         if self.free.is_empty() && self.places.len() >= WAITING_MAX {
             self.end_oldest(registry);
@@ -104,8 +104,9 @@ impl Prefaces {
         Ok(())
     }
 
-    /// Returns the connections whose header is complete, each with its client, and the number of connections refused
-    /// since the last call because their header was late or malformed, or because too many waited.
+    /// Returns the connections whose PROXY header is complete, each with its client, and the number of
+    /// connections refused since the last call because their header was late or malformed, or because too
+    /// many waited.
     pub(super) fn turn(&mut self, now: Instant, registry: &Registry) -> (Vec<(Accepted, SocketAddr)>, u32) {
         let mut ready = Vec::new();
         for place in std::mem::take(&mut self.readable) {

@@ -239,7 +239,8 @@ impl Server {
         let held = (notices, &shells.begin);
         let store = start_thread("store", held, store)?;
         let control_thread = start_thread("control", held, move || control_thread.run())?;
-        // An older process goes on until now. From here on this one must not fail.
+        // In an upgrade, the older process continues if this one fails before here. From here on this
+        // process must not fail.
         if let Some((successor, relay)) = successor.zip(own_relay) {
             successor.took(relay)?;
             if let Err(error) = local::start(local, control_sender, upgrader.clone()) {
@@ -448,8 +449,9 @@ fn bind(server: &ServerSettings, offer: Offer<'_>) -> Result<(Addresses, Vec<Soc
     Ok((addresses, of_workers))
 }
 
-/// Returns the secret of connections between nodes. If there is no cluster secret, it is that of the older process, or
-/// random; the only listener for nodes is then that for the other process of an upgrade.
+/// Returns the secret of connections between nodes: the configured one, else in an upgrade the secret of
+/// the older process, else a random one. Without a configured secret, only the other process of an upgrade
+/// connects as a node, to a private listener.
 fn secret_of_nodes(config: &Config, seed: &Seed, successor: Option<&Successor>) -> Vec<u8> {
     match (node_secret(&config.server), successor) {
         (Some(secret), _) => secret.as_bytes().to_vec(),
@@ -462,7 +464,7 @@ fn secret_of_nodes(config: &Config, seed: &Seed, successor: Option<&Successor>) 
     }
 }
 
-/// The parts of a server that it needs before all others.
+/// The parts of a server that are made first, because the other parts need them.
 struct Base {
     records: Records,
     membership: Option<Membership>,
@@ -474,8 +476,8 @@ struct Base {
 }
 
 impl Base {
-    /// Opens the store and the ports. If an older process has them, the ports are taken first, because until the store
-    /// is closed there the upgrade can still fail without any effect.
+    /// Opens the store and the ports. In an upgrade, the ports are taken from the older process first:
+    /// until that process closes the store, the upgrade can still fail without any effect.
     fn lay(config: &Config, options: &Options, successor: Option<&Successor>) -> Result<Self, StartError> {
         let Some(successor) = successor else {
             let (records, membership) = Records::open(config)?;

@@ -77,7 +77,7 @@ pub(super) struct Sockets {
     pub(super) listeners: Vec<(&'static Listener, TcpListener)>,
     /// UDP ports shared by many peers, with the number of workers that are bound to each.
     pub(super) ports: Vec<(&'static Port, UdpSocket, u16)>,
-    /// Connection to the same worker of an older process.
+    /// Connection to the worker with the same number in an older process of this server.
     pub(super) strays: Option<UnixStream>,
     /// Address of the listener that only an older process can reach.
     pub(super) private: Option<SocketAddr>,

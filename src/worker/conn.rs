@@ -219,7 +219,8 @@ pub(super) struct Figures {
     pub(super) is_media: bool,
     /// Bytes received and sent that were already counted under another protocol.
     pub(super) counted: (u64, u64),
-    /// Number of times that subscriptions of the session, since ended, jumped ahead in their streams.
+    /// Number of times that ended subscriptions of the session had jumped ahead in their streams, because they
+    /// lagged.
     pub(super) jumps: u64,
     /// Units skipped by subscriptions that have ended.
     pub(super) skipped: u64,

@@ -114,8 +114,8 @@ impl Conns {
         });
     }
 
-    /// Marks a session as panicked: the session itself panicked, or the format that it plays in, or a format did that
-    /// was given a unit published by the session.
+    /// Marks a session for removal after a panic: of the session itself, of the format in which it plays a
+    /// stream, or of a format that was packaging a unit published by the session.
     pub(super) fn note_panic(&mut self, id: ConnId) {
         if let Some(conn) = self.get_mut(id) {
             conn.has_panicked = true;

@@ -28,7 +28,7 @@ struct Client {
     bodies: BTreeMap<u32, Vec<u8>>,
     ended: BTreeSet<u32>,
     resets: BTreeMap<u32, u32>,
-    /// Sessions whose questions have reached control.
+    /// Sessions whose requests were passed to control for a decision.
     asked: Vec<ConnId>,
     authenticated: Vec<ConnId>,
     is_closed: bool,

@@ -87,7 +87,8 @@ pub enum Output {
     Worker(WorkerId, ToWorker),
     /// Deliver a message to every other worker.
     Others(ToWorker),
-    /// Deliver a unit to a worker that mirrors its stream, on the lane for media units, not with the other mail.
+    /// Deliver a unit to a worker that mirrors its stream, as a media unit ([`Worker::handle_mirrored`]), not as
+    /// mail.
     Mirrored(WorkerId, MirroredUnit),
     /// Open an outgoing connection; answered by [`Worker::handle_path`].
     Connect {
@@ -175,8 +176,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Makes a worker without connections. Its applications arrive by mail. `common` is the same for all workers of a
-    /// server, so that all of them accept a token that one of them has issued.
+    /// Makes a worker without connections. Its applications arrive by mail. The seed `common` is the same for all
+    /// workers of a server, so that all of them accept a token that one of them has issued.
     #[must_use]
     pub fn new(id: WorkerId, now: Now, seed: Seed, common: &Seed) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! Blobs and leases across two workers and their HTTP connections.
+//! Blobs (published files) and leases (viewers without a connection), across two workers and their HTTP
+//! connections.
 
 mod ends;
 mod ladders;

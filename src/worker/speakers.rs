@@ -30,7 +30,7 @@ const SPEAKERS_MAX: usize = 6;
 const LOUDER: u8 = 6;
 /// Interval of reports about a speaker that continues to speak.
 const REPEAT: Duration = Duration::from_millis(500);
-/// Minimum time between the beginnings of two speakers.
+/// Minimum time between the moments at which two streams of a room begin to speak.
 const BEGINS: Duration = Duration::from_millis(100);
 /// The level of silence, in -dBov.
 const SILENCE: u8 = 127;

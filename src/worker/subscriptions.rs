@@ -65,10 +65,10 @@ impl Worker {
         self.conns.answer(&mut self.turn, &self.live, id, subscription, Ok(stream));
     }
 
-    /// True if a peer gives up a pending request by closing its side of the connection. So does every publisher whose
-    /// request is pending, and a viewer over a protocol without half-closed connections (RTMP). An HTTP client may
-    /// close its side and still read. The server of a pull gives up nothing: it has made no request, and may close
-    /// after a short file.
+    /// True if the peer gives up a pending request by closing its side of the connection. This holds for
+    /// every publisher whose request is pending, and for viewers over protocols without half-closed
+    /// connections (RTMP). An HTTP client may close its side and still read. The server of a pull has made
+    /// no request, and may close after it has sent a short file.
     pub fn waits_for_verdict(&self, id: ConnId) -> bool {
         self.conns.get(id).is_some_and(|conn| {
             let gives_up = |one: &Subscription| match &one.state {
@@ -182,7 +182,7 @@ impl Live {
         let Some(conn) = conns.get_mut(id) else { return };
         let is_asked =
             |one: &Subscription| one.handle == handle && matches!(one.state, SubscriptionState::Asked(_));
-        // If the session has left in the meantime, control was notified then.
+        // If the session has left in the meantime, control was notified at that time.
         let Some(at) = conn.subscriptions.iter().position(is_asked) else { return };
         let SubscriptionState::Asked(ask) = conn.subscriptions.remove(at).state else { return };
         let granted = verdict.is_ok();

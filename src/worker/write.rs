@@ -260,7 +260,8 @@ fn may_write(conn: &Conn) -> bool {
     !conn.schedule.writing && (is_open || conn.datagrams.is_some())
 }
 
-/// Gives units to a session. Returns true if there were any.
+/// Gives a session that takes whole units the available units of its subscriptions, as long as it has room.
+/// Returns true if there were any.
 fn feed_units(
     conn: &mut Conn,
     streams: &mut std::collections::BTreeMap<StreamId, crate::hub::Stream>,

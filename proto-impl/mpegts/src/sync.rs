@@ -115,7 +115,8 @@ impl Sync {
             match self.stride_at(at) {
                 Verdict::Packets(stride) => {
                     (self.stride, self.in_step) = (stride, true);
-                    // A certain beginning is better than an earlier one that is still undecided.
+                    // A position at which packets certainly begin is preferred to an earlier one that is
+                    // still undecided.
                     skip = at;
                     break;
                 }

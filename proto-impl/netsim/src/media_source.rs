@@ -95,8 +95,8 @@ impl MediaSource {
         self
     }
 
-    /// Sets the mean length in bytes of a frame that is no key frame, and of an audio frame. Video lengths vary by
-    /// half, and key frames are eight times as long. 0 disables video or audio.
+    /// Sets the mean length in bytes of a video frame other than a key frame, and of an audio frame. Video lengths
+    /// vary by half, and key frames are eight times as long. 0 disables video or audio.
     #[must_use]
     pub const fn sizes(mut self, video_bytes: usize, audio_bytes: usize) -> Self {
         self.video_bytes = video_bytes;

@@ -187,8 +187,8 @@ impl StreamLink {
         }
     }
 
-    /// Like [`StreamLink::next_at`], for a reader that may not accept bytes now. A reader that accepts none only
-    /// gets a reset.
+    /// Like [`StreamLink::next_at`], for a reader that may not accept bytes now. To a reader that accepts none,
+    /// only a reset is delivered.
     #[must_use]
     pub fn next_wanted(&self, wants_bytes: bool) -> Option<Instant> {
         if wants_bytes { self.next_at() } else { self.reset_at.filter(|_| !self.ended) }

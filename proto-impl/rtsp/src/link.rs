@@ -8,7 +8,7 @@ use wire::SendQueue;
 use crate::error::Fault;
 use crate::{Config, Error, Item, Limit, Reader, Request, Response, Stats};
 
-/// The window in which messages out of place are counted.
+/// Window in which misplaced messages are counted.
 const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
 
 /// Returns the four bytes before an interleaved packet (RFC 2326 §10.12). `None` if the packet is too long for a

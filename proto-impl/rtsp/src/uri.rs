@@ -118,7 +118,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Target of a request: a stream, and possibly one of its tracks, named by the last component of the URL.
+/// The stream that a request names, and the track if the last component of its URL names one.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Target {
     /// Path without leading and trailing slashes; percent-encoding is kept.

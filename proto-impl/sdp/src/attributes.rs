@@ -77,7 +77,7 @@ impl Attributes {
         self.0.retain(keep);
     }
 
-    /// True if exactly this attribute is present. Meant for flags.
+    /// True if an attribute equal to this one, value included, is present. Meant for flags.
     #[must_use]
     pub fn has(&self, attribute: &Attribute) -> bool {
         self.0.contains(attribute)

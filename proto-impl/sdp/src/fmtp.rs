@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn parameters_come_with_blanks_flags_and_base64() {
-        // The Ant Media SDK writes the blank, ffmpeg the base64, and all peers the flag of telephone-event.
+        // Blanks occur in lines of the Ant Media SDK, base64 in those of ffmpeg, and the flag of
+        // telephone-event in those of all peers.
         let read = Parameters::read("minptime=10;useinbandfec=1; stereo=1").unwrap();
         assert_eq!((read.get("Stereo"), read.number("minptime")), (Some("1"), Some(10)));
         let read = Parameters::read("sprop-parameter-sets=Z0LAHw==,aM4=; packetization-mode=1;").unwrap();

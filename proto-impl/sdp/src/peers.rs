@@ -42,8 +42,8 @@ fn all_of_them_read_what_they_write() {
 
 #[test]
 fn what_is_read_is_written_as_it_came() {
-    // Both descriptions are in the order that this crate writes, without ignored lines. Only the upper case
-    // of a transport name is lost.
+    // Both descriptions have their lines in the order in which this crate writes them, and no line that it
+    // ignores. Only the upper case of a transport name is lost.
     for text in [CHROMIUM, OBS] {
         assert_eq!(read(text).write(), text.replace(" 1 UDP ", " 1 udp "));
     }

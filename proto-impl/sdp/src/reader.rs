@@ -183,8 +183,8 @@ impl Reader {
         }
         let mid = if let Attribute::Mid(mid) = &attribute { Some(mid.clone()) } else { None };
         place.push(attribute);
-        // Other sections are searched for the mid only after the check for duplicates within this section, so
-        // that they are searched once per section.
+        // This is the last check of a line, so the mids of the other sections are searched at most once per
+        // section: a second mid of the same section was dropped or refused above.
         mid.map_or(Ok(()), |mid| self.new_mid(line, &mid))
     }
 

@@ -276,7 +276,8 @@ impl Direction {
 /// `a=extmap` (RFC 8285 §8): id of a header extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extmap {
-    /// Id: 1 to 14 fit the one-byte form; 4096 and above propose an extension without an id.
+    /// Id of the extension. Ids from 1 to 14 fit the one-byte form; an id of 4096 or more stands for a
+    /// proposal without an id.
     pub id: u16,
     /// Direction; `None` for the direction of the section.
     pub direction: Option<Direction>,

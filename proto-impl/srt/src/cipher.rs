@@ -25,7 +25,7 @@ use crate::seq::Seq;
 /// Minimum time between two key derivations for one peer, because a key message with a new salt costs a millisecond of
 /// work.
 const DERIVATION_PAUSE: Duration = Duration::from_secs(1);
-/// Number of replaced keys that are remembered: those of more than a day.
+/// Number of replaced keys that are remembered. They cover more than a day.
 const RETIRED_MAX: usize = 8;
 
 /// A key that is expanded on first use: a connection that only sends never expands its receive keys.

@@ -43,8 +43,8 @@ const QUEUE_NONE_US: u32 = 30_000;
 /// `LOSS_QUEUE_US`, because a short queue overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
-/// Minimum number of losses, in a round whose queue was only briefly too long, after which a burst is assumed to have
-/// caused them.
+/// Minimum number of losses that are blamed on a burst, in a round whose queue was too long only for a
+/// moment.
 const BURST_LOSSES_MIN: u64 = 3;
 /// Share of losses in one round, in thousandths, from which on a burst is assumed to have overflowed a short queue.
 /// Delays do not show such a queue, because the peer acknowledges only after the lost packets have been retransmitted.
@@ -299,8 +299,8 @@ impl Congestion {
             self.waited_us = now_us;
         }
         let (queue, peak) = self.queue_of(now_us, &round, rtt_us);
-        // A burst overflowed a queue if losses come with late acknowledgements: only packets that wait for a lost one
-        // are acknowledged late, all others right after the burst.
+        // Losses together with late acknowledgements show that a burst overflowed a queue: packets that
+        // wait for a lost one are acknowledged late, and all others right after the burst.
         let overflows = peak > QUEUE_MAX_US && losses.lost >= BURST_LOSSES_MIN;
         let is_lossy = self.is_lossy(now_us, losses);
         if queue > QUEUE_MAX_US || overflows || (is_lossy && queue > LOSS_QUEUE_US) {

@@ -246,8 +246,8 @@ mod tests {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 1 << bit;
-                // KEKI, the encapsulation, reserved bytes, and the half of the salt that is only used for
-                // counters.
+                // Damage to these bytes has no effect: KEKI, the encapsulation, reserved bytes, and the
+                // half of the salt that is only used for counters.
                 let harmless =
                     (4..8).contains(&at) || [10, 11, 12, 13].contains(&at) || (16..24).contains(&at);
                 let harmless = harmless || (at == 3 && bit >= 2);

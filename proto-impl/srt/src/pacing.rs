@@ -60,9 +60,9 @@ impl Overhead {
 
 /// Number of bytes of a burst that are sent without pacing.
 const AT_ONCE_BYTES: usize = 16 * 1024;
-/// A larger burst is spread over the latency divided by this, at most over `SPREAD_MAX`. A key frame then does not
-/// overflow short queues, and its lost packets can still be retransmitted in time. Playback is unaffected, since it
-/// follows timestamps.
+/// A burst larger than [`AT_ONCE_BYTES`] is spread over the latency divided by this, at most over
+/// `SPREAD_MAX`. A key frame then does not overflow short queues, and its lost packets can still be
+/// retransmitted in time. Playback is unaffected, since it follows timestamps.
 const SPREAD_DIVISOR: u32 = 2;
 /// Maximum time over which a burst is spread.
 const SPREAD_MAX: Duration = Duration::from_millis(60);
@@ -88,7 +88,8 @@ impl Spread {
         self.time_of(self.waiting.min(AT_ONCE_BYTES)).min(STEP)
     }
 
-    /// Returns the longest time whose bytes a step may include. Timers are late by up to [`BURST`].
+    /// Returns the longest time for which a step can make up: a step sends the bytes of the time for which they were
+    /// held back. Timers are late by up to [`BURST`].
     fn saved(&self) -> Duration {
         self.time_of(AT_ONCE_BYTES).min(STEP) + BURST
     }
@@ -140,7 +141,7 @@ impl Pacer {
         if us == 0 {
             return;
         }
-        // At this rate, the whole queue is emptied in that time, not only the bytes above `AT_ONCE_BYTES`.
+        // At this rate, the whole queue is emptied within `us`, not only the bytes above `AT_ONCE_BYTES`.
         let rate = bytes.saturating_mul(1_000_000) / us;
         let spread = self.spread.get_or_insert(Spread {
             bytes_per_second: 0,
@@ -156,7 +157,7 @@ impl Pacer {
     /// leaves in steps.
     #[inline]
     pub(crate) fn wait(&self, now: Instant, hurries: bool) -> Option<Instant> {
-        // Nearly all packets leave without a pace.
+        // Nearly always packets are not paced, so only this check is inlined.
         self.next_at.and_then(|next_at| self.wait_for(now, next_at, hurries))
     }
 
@@ -169,7 +170,8 @@ impl Pacer {
         Some(next_at).filter(|at| now + BURST < *at)
     }
 
-    /// Returns the time from which a packet that must not wait for the next step may leave, if packets are paced.
+    /// Returns the earliest time at which a packet may leave that does not wait for the next step of a
+    /// burst; `None` if packets are not paced.
     pub(crate) const fn next_at(&self) -> Option<Instant> {
         self.next_at
     }
@@ -278,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_key_frame_leaves_in_few_steps_and_never_more_at_once_than_a_short_queue_holds() {
-        // 70 KB and 700 KB over 60 ms; before, a packet or two left every 2 ms.
+        // Bursts of 70 KB and 700 KB are spread over 60 ms, in steps of several packets each.
         for (bytes, most_steps) in [(70 * 1024, 6), (700 * 1024, 50)] {
             let (mut clock, mut pacer) = (Clock::new(), Pacer::new(None));
             let (mut waiting, mut steps, mut largest) = (bytes, 0, 0);

@@ -46,7 +46,7 @@ pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFil
     })
 }
 
-/// Opens the file with a name in a folder.
+/// Opens the file in the folder that [`lead`] has found.
 fn open_led(led: io::Result<(OwnedFd, CString)>) -> Result<OpenedFile, FileError> {
     let found = led.and_then(|(folder, name)| {
         // Without `O_NONBLOCK`, opening a pipe that has no writer would block the thread forever.

@@ -247,7 +247,7 @@ const fn busy(id: JobId) -> JobDone {
 struct Pool {
     waiting: Lines<Task>,
     shares: shares::Threads,
-    /// Running turns by thread, with their start times.
+    /// Running jobs' use of threads, by thread, with their start times.
     turns: BTreeMap<u64, (shares::Turn, Instant)>,
     threads: BTreeMap<u64, Sender<Task>>,
     /// Idle threads, each with the time since which it has been idle. The thread that became idle last is used
@@ -267,7 +267,7 @@ impl Pool {
         }
     }
 
-    /// Ends the turn of a thread that has done its work.
+    /// Returns a thread that has done its work.
     fn end_turn(&mut self, thread: u64) {
         if let Some((turn, since)) = self.turns.remove(&thread) {
             self.shares.end(turn, clock::now().mono.saturating_duration_since(since));

@@ -46,8 +46,8 @@ const FIRST_BYTES: usize = 256;
 const WEBM: &str = ".webm";
 /// Suffix of the name of a file that cannot be finished.
 const DAMAGED: &str = ".damaged";
-/// Maximum size of a torn fragment that may be cut off. It is larger than any fragment that a sink writes: 8 MiB, and
-/// the rest until the next key frame.
+/// Maximum size of a torn fragment that may be cut off. It is larger than any fragment that a sink writes:
+/// up to 8 MiB, plus the units until the next key frame.
 const CUT_BYTES_MAX: u64 = 32 << 20;
 /// Number of bytes that are checked for zeros at a time.
 const ZEROS_AT_ONCE: usize = 1 << 20;

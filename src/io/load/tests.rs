@@ -1,4 +1,4 @@
-//! The loop with peers that record what they receive.
+//! The loop of the load generator, with peers that record what they receive.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};

@@ -32,7 +32,7 @@ impl Shell {
         listeners.chain(ports).collect()
     }
 
-    /// Opens a relay for another process of this server.
+    /// Opens a listener of the relay through which another process of this server connects.
     pub(super) fn open_relay(&mut self, listener: &'static Listener, mut socket: TcpListener) {
         // Tokens of closed listeners may be in use again: events only make the worker look at all listeners.
         let token = Token(LISTENERS - self.listeners.len());
@@ -43,12 +43,12 @@ impl Shell {
         self.pending_accept = true;
     }
 
-    /// Closes the relay for another process at this address.
+    /// Closes the listener at this address, which only another process of this server could reach.
     pub(super) fn close_relay(&mut self, address: SocketAddr) {
         self.close_listeners(|(_, socket, is_private)| *is_private && is_at(socket, address));
     }
 
-    /// Leaves all listeners and ports to the other process, except relays for it.
+    /// Leaves all listeners and ports to the newer process, except the listeners that only that process can reach.
     pub(super) fn retire(&mut self) {
         self.close_listeners(|(.., is_private)| !is_private);
         for index in 0..self.driver.ports.len() {
@@ -59,7 +59,8 @@ impl Shell {
         }
     }
 
-    /// Closes listeners. A socket that another process has, too, is reported to this one until it is deregistered.
+    /// Closes listeners. If another process has the same socket, closing is not enough: events of the
+    /// socket are reported here until it is deregistered.
     fn close_listeners(&mut self, is_closed: impl Fn(&Marked) -> bool) {
         let (closed, kept): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.listeners).into_iter().partition(is_closed);
@@ -70,7 +71,7 @@ impl Shell {
     }
 }
 
-/// Marks the listener at the address `private`.
+/// Marks the listener at the address `private`, which only another process of this server can reach.
 pub(super) fn marked(
     listeners: Vec<(&'static Listener, TcpListener)>,
     private: Option<SocketAddr>,

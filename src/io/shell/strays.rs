@@ -27,7 +27,7 @@ const READ_BYTES: usize = 256 * 1024;
 /// Pause before a worker that has too many bytes waiting gets more.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A worker's connection to the same worker of the older process.
+/// A worker's connection to the worker with the same number in the older process.
 #[derive(Debug)]
 pub(in crate::io) struct Strays {
     /// The connection; `None` once the older process has ended.

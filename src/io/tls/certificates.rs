@@ -190,7 +190,7 @@ impl CertificateFiles {
             })
     }
 
-    /// Puts stored files in place after an earlier attempt that the disk refused.
+    /// Puts stored files in place if the disk refused this when they were stored.
     fn finish(&self) {
         let mut is_behind = behind();
         if !*is_behind {

@@ -1,12 +1,12 @@
 //! The store's thread of a server without a cluster. During an upgrade it also talks to the other process of the server
 //! (docs/upgrade.md):
 //!
-//! 1. Ordered to hand over ([`KeeperMail::Give`]), it asks control for the claims of this process, closes the store, and
-//!    lets the newer process take it. Meanwhile requests wait in its queue.
+//! 1. Ordered to hand over ([`KeeperMail::Give`]), the thread asks control for the claims of this process, closes the
+//!    store, and lets the newer process open it. Meanwhile requests wait in the thread's queue.
 //! 2. From then on this process is a guest: commits and requests to the directory go to the newer process.
 //! 3. If the newer process does not take the store, or ends before this one, the store is opened here again.
 //!
-//! In the newer process it has the store, and answers the guest until that ends.
+//! In the newer process, this thread has the store. It answers the guest until the guest ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,7 +31,7 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(250);
 /// Time after which a process that reads no messages counts as gone.
 pub(super) const WRITE_MAX: Duration = Duration::from_secs(10);
 
-/// Mail of the thread.
+/// Mail of the store's thread.
 #[derive(Debug)]
 pub(in crate::io) enum KeeperMail {
     /// A request to the store.
@@ -59,18 +59,18 @@ pub(in crate::io) struct Giving {
     pub(super) relay: SocketAddr,
     /// Receiver of the result: the version of the newer process.
     pub(super) done: Sender<Result<String, String>>,
-    /// A message says that the newer process has ended, after it has not taken the store.
+    /// Reports that the newer process has ended, if it has not taken the store.
     pub(super) ended: Receiver<()>,
 }
 
-/// The other process, which this one takes over from.
+/// The older process, from which this one takes over.
 #[derive(Debug)]
 pub(in crate::io) struct Guest {
     pub(super) stream: UnixStream,
     pub(super) desk: Desk,
 }
 
-/// The state of the thread.
+/// The state of the store's thread.
 #[derive(Debug)]
 pub(in crate::io) struct Keeper {
     path: PathBuf,
@@ -78,7 +78,7 @@ pub(in crate::io) struct Keeper {
     store: Option<Box<RedbStore>>,
     /// Name of this process.
     own: Process,
-    /// The directory; `None` if there has never been another process, or that process has it.
+    /// The directory; `None` if there has never been another process, or if the other process keeps it.
     desk: Option<Desk>,
     /// The connection to the other process.
     other: Option<UnixStream>,
@@ -181,7 +181,7 @@ impl Keeper {
             (store::Request::Rebuild { batch, .. }, None) if self.other.is_some() => {
                 self.store(store::Request::Commit { batch, ops: Vec::new() });
             }
-            // The store is opened again, with what it has.
+            // The store is opened again. Its records are not rewritten.
             (store::Request::Rebuild { batch, .. }, None) => {
                 let is_there = self.reopen();
                 self.reply(batch, if is_there { Ok(()) } else { Err(away()) });
@@ -245,7 +245,7 @@ impl Keeper {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!(%error, "the other process does not read");
-                // The thread that reads reports the end.
+                // The thread that reads from the other process reports its end.
                 let _ = other.shutdown(Shutdown::Both);
                 false
             }
@@ -268,7 +268,7 @@ impl Keeper {
                 self.deliver();
                 let error = result.as_ref().err().map(ToString::to_string);
                 if result.is_err() {
-                    // The store is closed now. Control writes it anew.
+                    // After a failed commit the store is closed. Control then writes all records again.
                     self.reply(store::OF_OTHERS, result);
                 }
                 self.send(&Frame::Committed { batch, error });
@@ -292,7 +292,7 @@ impl Keeper {
     /// Handles the end of the other process.
     fn gone(&mut self) {
         let Some(other) = self.other.take() else { return };
-        // A process that does not read may still live. It must not be believed any more.
+        // A process that reads no messages may still run. After this, none of its messages arrive.
         let _ = other.shutdown(Shutdown::Both);
         if self.store.is_some() {
             tracing::info!("upgrade complete: the older process has ended");
@@ -310,7 +310,7 @@ impl Keeper {
         }
     }
 
-    /// Opens the store, which no other process has any more. The claims of this process are asked for.
+    /// Opens the store after the newer process has ended. Asks control for the claims of this process.
     fn reopen(&mut self) -> bool {
         for attempt in 0..REOPEN_ATTEMPTS {
             match RedbStore::open_existing(&self.path) {
@@ -384,7 +384,7 @@ impl Keeper {
             Err(reason) => {
                 let _ = stream.shutdown(Shutdown::Both);
                 let _ = done.send(Err(reason));
-                // The store is free once that process has ended.
+                // The store can be opened only after the newer process has ended.
                 let _ = ended.recv_timeout(TAKE_MAX);
                 self.reopen();
             }
@@ -466,7 +466,8 @@ mod tests {
     }
 
     impl Rig {
-        /// Makes the thread of the process that has the store, or of the other one.
+        /// Makes the store's thread of a process that has the store (`has_store`), or of the other process of an
+        /// upgrade.
         fn new(has_store: bool) -> Self {
             let (folder, (own, other)) = (TempFolder::new(), UnixStream::pair().unwrap());
             let path = folder.join("store.redb");

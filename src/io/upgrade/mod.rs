@@ -9,7 +9,7 @@
 //! accepts no more; commits and claims --------------------> keeps the records and claims of both
 //! ```
 //!
-//! Until `Took` arrives, any failure ends the newer process, and the older one goes on.
+//! Until `Took` arrives, any failure ends the newer process, and the older process continues alone.
 
 mod keeper;
 mod successor;
@@ -53,7 +53,8 @@ pub(super) const TAKES_OVER: &str = "--take-over";
 const READY_MAX: Duration = Duration::from_secs(60);
 /// Time in which the workers have to list their sockets.
 const LIST_MAX: Duration = Duration::from_secs(10);
-/// Number of looks whether a process that has failed ends by itself, with a reason to report, and the pause between two.
+/// Number of times that a failed process is checked for its end before it is killed, and the pause between
+/// two. A process that ends by itself gives a reason to report.
 const END_LOOKS: u32 = 50;
 const END_LOOK: Duration = Duration::from_millis(20);
 /// Time for which clients that have connected to this process may still begin sessions here.
@@ -88,7 +89,7 @@ pub(super) struct Parts {
 #[derive(Debug, Default)]
 pub(super) struct NewerProcess {
     child: Option<Child>,
-    /// True once this server is to end: there is no newer process any more.
+    /// True once this server is shutting down. No newer process is started any more.
     is_refused: bool,
 }
 
@@ -102,7 +103,7 @@ impl Upgrader {
         self.0.is_busy.load(Ordering::SeqCst)
     }
 
-    /// Ends an upgrade that is under way, and refuses others, because the server is to end.
+    /// Ends an upgrade that is under way, and refuses others, because the server is shutting down.
     pub(super) fn stop(&self) {
         let mut newer = self.0.newer();
         newer.is_refused = true;
@@ -245,7 +246,8 @@ impl Parts {
         newer.wait().map(|status| status.to_string()).unwrap_or_default()
     }
 
-    /// Makes a connection for the datagrams of each worker: the ends of this process, and those of the newer one.
+    /// Makes a pair of connected sockets for the datagrams of each worker. Returns the ends of this
+    /// process, and those of the newer process.
     fn stray_pairs(&self) -> io::Result<(Vec<UnixStream>, Vec<UnixStream>)> {
         let pair = |_: &MailSender| {
             let (own, theirs) = UnixStream::pair()?;
@@ -268,7 +270,7 @@ impl Parts {
         Ok(all)
     }
 
-    /// Opens a relay that only the other process can reach.
+    /// Opens a listener of the relay that only the other process can reach.
     fn open_relay(&self) -> io::Result<SocketAddr> {
         let (address, (listener, socket)) = private_relay()?;
         if let Some(worker) = self.workers.first() {
@@ -330,7 +332,7 @@ pub(super) fn program() -> io::Result<PathBuf> {
     named.map_or_else(std::env::current_exe, Ok)
 }
 
-/// Returns the arguments of this process, without that of an upgrade.
+/// Returns the arguments of this process without [`TAKES_OVER`].
 pub(super) fn arguments() -> Vec<OsString> {
     std::env::args_os().skip(1).filter(|argument| argument != TAKES_OVER).collect()
 }

@@ -34,7 +34,8 @@ pub struct Successor {
 pub(in crate::io) struct Offer<'a>(pub(in crate::io) Option<&'a Successor>);
 
 impl Offer<'_> {
-    /// Returns listeners for `workers`: the first one and their number.
+    /// Returns listeners for `workers`, given as the number of the first worker and how many workers there
+    /// are.
     pub(in crate::io) fn listen(
         self,
         name: &str,
@@ -50,7 +51,7 @@ impl Offer<'_> {
         }
     }
 
-    /// Returns UDP sockets for `workers`.
+    /// Returns UDP sockets for `workers`, given as in [`Self::listen`].
     pub(in crate::io) fn bind_udp(
         self,
         name: &str,
@@ -64,7 +65,7 @@ impl Offer<'_> {
     }
 }
 
-/// The place that the older process has left.
+/// The parts of the older process that this process takes.
 #[derive(Debug)]
 pub(in crate::io) struct Place {
     pub(in crate::io) guest: Guest,
@@ -72,7 +73,7 @@ pub(in crate::io) struct Place {
 }
 
 impl Successor {
-    /// Receives what the older process offers.
+    /// Receives the sockets and the secret that the older process offers.
     ///
     /// # Errors
     /// Standard input is not a socket of an older process.
@@ -120,8 +121,8 @@ impl Successor {
         std::mem::take(&mut *self.strays.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes the offered sockets of this name, one for each of the workers from `first` to `first + count`, if they are
-    /// bound to this address; port 0 is any.
+    /// Takes the offered sockets of this name, one for each of the workers from `first` to `first + count`,
+    /// if they are bound to this address. Port 0 matches any port.
     pub(in crate::io) fn sockets(
         &self,
         (name, is_udp): (&str, bool),
@@ -150,7 +151,8 @@ impl Successor {
         Some((address, wanted.into_iter().map(|(_, descriptor)| descriptor).collect()))
     }
 
-    /// Closes the offered sockets that nobody has taken: no port stays open that the settings do not have any more.
+    /// Closes the offered sockets that nobody has taken, so that no port stays open that the settings no
+    /// longer have.
     pub(in crate::io) fn close_rest(&self) {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -162,7 +164,8 @@ impl Successor {
         let Frame::Take { process, relay, claims } = wire::receive(&self.stream)? else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        // A thread will soon read from the socket, and the time limit of a read is that at its begin.
+        // A thread will soon read from the socket without a time limit. A read keeps the limit that is set
+        // when it begins.
         self.stream.set_read_timeout(None)?;
         let older = process.read().ok_or(io::ErrorKind::InvalidData)?;
         let own = own_process();

@@ -1,5 +1,6 @@
-//! The messages between the two processes of an upgrade: frames of JSON on a Unix socket, each behind its length. The
-//! processes may be of different versions; [`VERSION`] changes if a message changes its meaning.
+//! The messages between the two processes of an upgrade: frames of JSON on a Unix socket, each preceded by
+//! its length. The processes may be of different versions; [`VERSION`] changes if a message changes its
+//! meaning.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -39,13 +40,13 @@ pub(in crate::io) enum Frame {
     Took {
         process: WireProcess,
         relay: SocketAddr,
-        /// Version of the program; empty if the process does not tell it.
+        /// Version of the program; empty if the process does not report its version.
         #[serde(default)]
         version: String,
     },
     /// A commit of the older process.
     Commit { batch: u64, ops: Vec<WireOp> },
-    /// The answer to a commit: the reason of a failure.
+    /// The answer to a commit. `error` is the reason of a failure.
     Committed { batch: u64, error: Option<String> },
     /// A request of the older process to the directory.
     Ask { request: WireRequest },
@@ -91,7 +92,7 @@ pub(in crate::io) struct WireProcess {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::io) struct WireKey(String, String);
 
-/// The holder of an id.
+/// The holder of a claim to a stream's id.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::io) struct WireHolder {
     token: u64,
@@ -189,12 +190,12 @@ pub(in crate::io) fn receive(mut from: impl Read) -> io::Result<Frame> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Returns the text of a secret.
+/// Encodes a secret as text.
 pub(in crate::io) fn secret_text(secret: &[u8]) -> String {
     BASE64.encode(secret)
 }
 
-/// Returns the secret of a text.
+/// Decodes a secret from its text.
 pub(in crate::io) fn secret_of(text: &str) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }
@@ -231,14 +232,14 @@ impl WireHolder {
     }
 }
 
-/// Converts claims.
+/// Converts claims to the form in which they are sent.
 pub(in crate::io) fn claims_of<'a>(
     claims: impl IntoIterator<Item = (&'a StreamKey, &'a Holder)>,
 ) -> Vec<(WireKey, WireHolder)> {
     claims.into_iter().map(|(key, holder)| (WireKey::of(key), WireHolder::of(holder))).collect()
 }
 
-/// Reads claims.
+/// Converts received claims; claims that are not understood are left out.
 pub(in crate::io) fn read_claims(
     claims: Vec<(WireKey, WireHolder)>,
 ) -> impl Iterator<Item = (StreamKey, Holder)> {
@@ -265,12 +266,12 @@ impl WireOp {
     }
 }
 
-/// Converts changes.
+/// Converts changes to the form in which they are sent.
 pub(in crate::io) fn ops_of(ops: &[Op]) -> Vec<WireOp> {
     ops.iter().map(WireOp::of).collect()
 }
 
-/// Reads changes; `None` if one is not known.
+/// Converts received changes; `None` if a change is not understood.
 pub(in crate::io) fn read_ops(ops: Vec<WireOp>) -> Option<Vec<Op>> {
     ops.into_iter().map(WireOp::read).collect()
 }
@@ -395,7 +396,7 @@ mod tests {
         Process { node: NodeId::new("process-7").unwrap(), incarnation: 7 }
     }
 
-    /// Passes a frame through its bytes.
+    /// Encodes and decodes a frame.
     fn passed(frame: &Frame) -> Frame {
         let mut bytes = Vec::new();
         send(&mut bytes, frame).unwrap();

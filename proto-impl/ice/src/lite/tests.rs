@@ -538,7 +538,7 @@ fn a_restart_keeps_the_old_credentials_until_the_first_check_with_the_new_ones()
     // The old credentials are still valid, and may even select a path.
     assert!(server.check(1, false) && server.check(2, true));
     assert_eq!(server.selected(), Some(path(2)));
-    // The old peer's fragment is not valid with the new credentials.
+    // The old peer's user-name fragment is not valid with the new credentials.
     server.local = new.clone();
     assert!(!server.check(3, true));
     let bytes = Request { peer: "peer2", ..server.request() }.bytes();

@@ -1,13 +1,15 @@
 //! Movements of a track towards its sender reports, as a curve over its timestamps.
 //!
-//! Pictures arrive in decoding order. A movement that applied to all units that arrive after it would place a picture
-//! that is shown before earlier ones by another offset than them, and change their order. So each movement belongs to
-//! the interval of timestamps in which it was made: it grows from zero to its whole within this interval.
+//! Pictures arrive in decoding order, so some arrive after pictures that are shown later. If a movement
+//! applied to all units that arrive after it, such a picture would be moved although the later picture was
+//! not, and both could change places. So each movement belongs to the interval of timestamps in which it
+//! was made: it grows from zero to its full size within this interval.
 
 use alloc::vec::Vec;
 
-/// Maximum number of movements that are remembered: pictures that are shown earlier than all of them come from
-/// more than 16 pictures before, which no decoder keeps (H.264 §A.3.1).
+/// Maximum number of movements that are remembered. Each has a timestamp greater than the one before it, so
+/// only a picture that is shown before more than 16 pictures that arrived earlier needs an older movement,
+/// and no decoder reorders pictures that far (H.264 §A.3.1).
 const BENDS_MAX: usize = 16;
 
 /// A movement that was made from timestamp `from` to timestamp `to`.
@@ -19,7 +21,8 @@ struct Moved {
 }
 
 impl Moved {
-    /// Returns the part of the movement that comes after this timestamp.
+    /// Returns how much of the movement is made after this timestamp: all of it before `from`, nothing from
+    /// `to` on.
     const fn after(&self, raw: i64) -> i64 {
         let whole = self.to.saturating_sub(self.from);
         let rest = self.to.saturating_sub(raw);
@@ -52,12 +55,13 @@ impl Bend {
         raw.saturating_sub(self.front)
     }
 
-    /// Returns the sum of the movements that come after this timestamp.
+    /// Returns the sum of all movements that are made after this timestamp.
     pub(super) fn after(&self, raw: i64) -> i64 {
         self.moved.iter().fold(0, |sum, moved| sum.saturating_add(moved.after(raw)))
     }
 
-    /// Notes a movement that is made up to this timestamp.
+    /// Records a movement of `ticks`, which is spread over the interval from the greatest timestamp so far
+    /// to `raw`.
     pub(super) fn push(&mut self, raw: i64, ticks: i64) {
         if self.moved.len() == BENDS_MAX {
             self.moved.remove(0);
@@ -65,13 +69,15 @@ impl Bend {
         self.moved.push(Moved { from: self.front, to: raw, ticks });
     }
 
-    /// Notes the timestamp of a unit. If it is further back than `back`, the clock has moved.
+    /// Records the timestamp of a unit. If it is more than `back` ticks before the greatest one, the
+    /// publisher's clock was reset, and all movements are forgotten.
     pub(super) fn accept(&mut self, raw: i64, back: i64) {
         if self.front.saturating_sub(raw) > back {
             *self = Self::new(raw);
         }
         self.front = self.front.max(raw);
-        // Movements that lie further back concern no unit any more.
+        // Units with timestamps before `since` do not arrive any more, so movements before it are not
+        // needed.
         let since = self.front.saturating_sub(back);
         if self.moved.first().is_some_and(|moved| moved.to < since) {
             self.moved.remove(0);

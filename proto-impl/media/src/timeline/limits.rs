@@ -95,18 +95,20 @@ impl Limits {
         Self { back: ms(1000), slack: ms(500), ..Self::decoding(timescale) }
     }
 
-    /// Reports that vary by at most `noise` within this time are followed to their middle. If they vary more
-    /// and have not been within `strayed` for this long, arrival decides.
+    /// Period in which sender reports that vary too much to be stable are observed. If they varied by at
+    /// most `noise`, the track is moved to the middle of the distances that they have shown. If they vary
+    /// more, and have not been within `strayed` for this long, arrival decides.
     pub(super) const fn noisy(&self) -> i64 {
         self.settled.saturating_mul(2)
     }
 
-    /// Range of distances in which noisy reports are followed.
+    /// Maximum variation of sender reports within a period (`noisy`) at which the track still follows them.
     pub(super) const fn noise(&self) -> i64 {
         self.agree.saturating_mul(4)
     }
 
-    /// Reports that show a greater distance than this disagree with the track's position.
+    /// Sender reports whose distance from the track's position is greater than this disagree with the
+    /// position.
     pub(super) const fn strayed(&self) -> i64 {
         self.agree.saturating_mul(2)
     }

@@ -54,8 +54,8 @@ use crate::{TRACKS_MAX, Timescale, TrackId, nearest};
 
 /// Maximum number of remembered steps of the publisher's clock.
 const STEPS_MAX: usize = 4;
-/// Some encoders have clocks that wrap at one of these lengths in bits, although the protocol has room for
-/// more.
+/// Lengths in bits at which the clocks of some encoders wrap, although the protocol's timestamps have more
+/// bits.
 const SHORT_CLOCKS: [u32; 3] = [24, 31, 32];
 /// Number of bits of timestamps that do not wrap.
 const UNWRAPPED_BITS: u32 = 62;
@@ -331,10 +331,10 @@ impl Timeline {
         out
     }
 
-    /// Returns the offset for a track that begins after other tracks. The track keeps the
-    /// publisher's distance from the track `lead` if that is plausible, and the second value is 0.
-    /// Otherwise the track begins at its arrival, and the second value is the distance between the
-    /// place that its timestamp gives and that place.
+    /// Returns the offset for a track that begins after other tracks. The track keeps the publisher's
+    /// distance from the track `lead` if that is plausible, and the second value is 0. Otherwise the track
+    /// begins at its arrival, and the second value is the distance by which its timestamp is ahead of the
+    /// arrival.
     fn offset_beside(&self, lead: &TrackClock, raw: i64, now: i64) -> (i64, i64) {
         let (due, apart) = match self.arrival {
             Some(_) => (now.saturating_add(lead.peak()), self.limits.apart),

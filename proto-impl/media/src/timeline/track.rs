@@ -28,7 +28,8 @@ const YOUNG_UNITS: u8 = 8;
 const STEP_DIVISOR: i64 = 8;
 /// The average interval is kept in this many parts of a tick.
 const STEP_PARTS: i64 = 64;
-/// Each unit that is later than all before moves a track towards its sender reports by the error divided by this.
+/// A track's error against its sender reports is corrected gradually: each unit whose timestamp is greater
+/// than all before it corrects the error divided by this.
 const NUDGE_DIVISOR: i64 = 8;
 /// Maximum network delay that is expected to end suddenly, in windows: five seconds.
 const TAKEN_WINDOWS: i64 = 10;
@@ -63,19 +64,19 @@ struct Reports {
     off: i64,
     /// Movement that the next unit makes.
     due: i64,
-    /// True if the reports have shown a great distance, until the track has moved it.
+    /// True after the reports have shown a large distance, until the track has been moved by that distance.
     stepped: bool,
     /// Time at which the reports last agreed with the track's position.
     agreed: i64,
     noise: Noise,
 }
 
-/// Reports that vary too much to be stable.
+/// Variation of sender reports that are not stable, measured in periods of [`Limits::noisy`].
 #[derive(Debug, Clone, Copy)]
 struct Noise {
-    /// Start of the period in which they are measured.
+    /// Start of the current period.
     since: i64,
-    /// Least and greatest distance that they have shown in this period.
+    /// Smallest and greatest distance that the reports have shown in this period.
     least: i64,
     most: i64,
     /// Movement that is left to bring the track to the middle of the last period's distances.
@@ -87,8 +88,9 @@ impl Noise {
         Self { since: now, least: off, most: off, left: 0 }
     }
 
-    /// Handles the distance that the reports show now. At the end of a period in which they varied little
-    /// enough, returns true, and the track has to move to their middle.
+    /// Handles the distance that the reports show now. Returns true at the end of a period in which the
+    /// reports varied little enough to be followed; `left` is then the movement to the middle of their
+    /// distances.
     fn note(&mut self, off: i64, now: i64, limits: &Limits) -> bool {
         (self.least, self.most) = (self.least.min(off), self.most.max(off));
         if now.saturating_sub(self.since) < limits.noisy() {
@@ -104,7 +106,7 @@ impl Noise {
         is_narrow
     }
 
-    /// Handles a movement of the track.
+    /// Adjusts the measured distances after the track was moved by `ticks`.
     const fn carry(&mut self, ticks: i64) {
         self.least = self.least.saturating_add(ticks);
         self.most = self.most.saturating_add(ticks);
@@ -544,9 +546,10 @@ impl TrackClock {
         self.reports = None;
     }
 
-    /// Returns the movement towards the reports that a unit with this timestamp makes, and the sum of later movements,
-    /// which do not apply to it because it is shown before them. The first is zero unless the unit is shown after all
-    /// units before it; it is at most half of the time since then, so that the order of places is that of timestamps.
+    /// Returns two movements. The first is the movement towards the reports that begins with this unit; it
+    /// is zero unless the unit is shown after all units before it, and at most half of the time between
+    /// them, so that places keep the order of timestamps. The second is the sum of the movements that were
+    /// made after this timestamp, which do not apply to the unit.
     pub(super) fn bent(&self, raw: i64, limits: &Limits) -> (i64, i64) {
         let advance = self.bend.advance(raw);
         let Some(reports) = self.reports.filter(|_| advance >= 1) else {
@@ -560,7 +563,8 @@ impl TrackClock {
     /// Moves the track towards its position according to reports, from the unit with this timestamp on.
     pub(super) fn make_bend(&mut self, raw: i64, ticks: i64) {
         let Some(reports) = self.reports.as_mut().filter(|_| ticks != 0) else { return };
-        // A distance that grew from zero is a drift, and the movement restores the lead that the track had before.
+        // If the distance grew slowly from zero, the clock drifts. The movement then restores the lead that
+        // the track had before, so the expected lead stays.
         let is_drift = reports.aligned && !reports.stepped;
         reports.aligned |= ticks == reports.off.saturating_neg();
         reports.seen = reports.seen.saturating_add(ticks);
@@ -594,10 +598,12 @@ impl TrackClock {
         self.reports = Some(reports);
     }
 
-    /// Decides how the next unit moves the track towards its position according to reports. At the first report it moves
-    /// the whole distance, if it has to move forward. Otherwise it moves little by little, and only while the reports
-    /// agree with arrival (with that of the first units, or, if those were delayed more than the later ones, with
-    /// that of recent units) and are stable. If they are noisy, the track is moved to the middle of a period.
+    /// Decides how the next unit moves the track towards its position according to sender reports. At the
+    /// first report the unit moves the track by the whole distance if that is forward. Later movements are
+    /// gradual, and are made only while the reports are stable and agree with arrival: with the arrival of
+    /// the first units, or, if these were delayed more than later ones, of recent units. If the reports
+    /// vary but stay within [`Limits::noise`], the track is moved to the middle of the distances that they
+    /// have shown in a period.
     pub(super) fn align(
         &mut self,
         told: i64,
@@ -634,7 +640,7 @@ impl TrackClock {
             reports.due = if !reports.aligned && off < 0 { off.saturating_neg() } else { little };
             reports.stepped =
                 if reports.stepped { little != 0 } else { off.saturating_abs() > limits.strayed() };
-            // A rest that is too small to be moved is left.
+            // The remaining distance is too small for another movement.
             reports.aligned |= little == 0;
             return Alignment::Fine;
         }

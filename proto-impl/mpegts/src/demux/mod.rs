@@ -112,7 +112,7 @@ pub struct Stats {
     pub pes_invalid: u64,
     /// PES packets dropped because they were too large.
     pub pes_oversized: u64,
-    /// PES packets that were output although more of them followed, as the module describes.
+    /// PES packets that were output before all of their data had arrived, as the module describes.
     pub pes_cut: u64,
     /// Packets of unsupported streams, by stream_type.
     pub others: Vec<(u8, u64)>,
@@ -129,7 +129,8 @@ impl Stats {
     }
 }
 
-/// Without `std` there is no clock, and nothing has a time.
+/// Stands for arrival times, which do not exist without `std`, because there is no clock. No value of this
+/// type can be made.
 #[cfg(not(feature = "std"))]
 type Instant = core::convert::Infallible;
 

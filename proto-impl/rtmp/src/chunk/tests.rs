@@ -252,7 +252,7 @@ fn m_06_a_chunk_stream_begins_with_a_full_header() {
         let bytes = [&[(format << 6) | 6], rest].concat();
         assert_eq!(violation(read(&bytes)), Some(Violation::FirstHeader { chunk_stream: 6, format }));
     }
-    // The control stream of librtmp is the exception.
+    // The exception is librtmp, whose control stream (chunk stream 2) begins with a header of type 1.
     let ping = b"\x42\0\0\0\0\0\x06\x04\0\x07\0\0\0\x01";
     assert_eq!(times(&read(ping).unwrap()), [(0, 6)]);
     assert!(read(b"\x82\0\0\0x").is_err());

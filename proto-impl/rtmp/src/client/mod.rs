@@ -2,7 +2,7 @@
 //!
 //! 1. handshake ([`crate::handshake`]);
 //! 2. `connect`; `_result` -> sends Window Ack Size and Set Chunk Size;
-//! 3. a push sends `releaseStream`, `FCPublish`, `createStream`, as ffmpeg does; a pull `createStream`;
+//! 3. a push sends `releaseStream`, `FCPublish`, `createStream`, as ffmpeg does; a pull sends only `createStream`;
 //! 4. the answer to `createStream` contains an id -> `publish` or `play`;
 //! 5. `NetStream.Publish.Start` or `NetStream.Play.Start` (or media) -> [`ClientEvent::Ready`];
 //! 6. media, written by the owner or read as [`ClientEvent::Media`];

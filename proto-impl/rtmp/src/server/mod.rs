@@ -10,9 +10,9 @@
 //! 5. media -> [`Event::Media`];
 //! 6. `FCUnpublish`, `closeStream` or `deleteStream` -> [`Event::PublishEnded`], `NetStream.Unpublish.Success`.
 //!
-//! A play: 1, 2, `createStream`, then `play` -> [`Event::Play`]; `accept_play` -> StreamBegin, `NetStream.Play.Reset`,
-//! `NetStream.Play.Start`, `|RtmpSampleAccess`, `NetStream.Data.Start`; the owner then writes media. At the end
-//! `end_play` -> StreamEOF, `NetStream.Play.UnpublishNotify`, `NetStream.Play.Stop`.
+//! A play: steps 1 and 2 as above, `createStream`, then `play` -> [`Event::Play`]; `accept_play` -> StreamBegin,
+//! `NetStream.Play.Reset`, `NetStream.Play.Start`, `|RtmpSampleAccess`, `NetStream.Data.Start`; the owner then writes
+//! media. At the end `end_play` -> StreamEOF, `NetStream.Play.UnpublishNotify`, `NetStream.Play.Stop`.
 //!
 //! A refusal is an `onStatus` of level `error`, queued before [`Event::Closed`] (RTMP 1.0 §7.2.2).
 

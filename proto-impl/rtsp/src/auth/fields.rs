@@ -32,7 +32,8 @@ pub struct DigestChallenge {
     pub opaque: Option<String>,
     /// Hash algorithm.
     pub algorithm: Algorithm,
-    /// True if the field names its algorithm. Otherwise the server may not understand an algorithm in the answer.
+    /// True if the challenge names its algorithm. If it does not, the answer omits the algorithm, too,
+    /// because the server may not understand the parameter.
     pub names_algorithm: bool,
     /// True if the server offers `qop=auth`.
     pub qop_auth: bool,

@@ -171,8 +171,9 @@ impl Client {
         event
     }
 
-    /// Appends all queued output to `out`. Returns true if there was any. The output consists of whole messages and
-    /// frames. The owner may write it between two frames that the owner writes itself, but not inside one.
+    /// Appends all queued output to `out`. Returns true if there was any. The output consists of whole
+    /// messages and interleaved frames. The owner may write it before or after a frame that the owner
+    /// writes itself, but not within such a frame.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;

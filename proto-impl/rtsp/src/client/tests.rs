@@ -273,7 +273,8 @@ fn frames_of_other_channels_neither_end_a_pull_nor_keep_it() {
     let now = start();
     let mut script = Script::playing(now, "OPTIONS", "a");
     script.feed(now + secs(5), &b"$\x09\x00\x01x".repeat(10_000));
-    // Neither packet is progress: one is RTCP, and the owner does not report the other.
+    // Neither packet counts as progress: the first is RTCP, and for the second the owner does not call
+    // `media_progress`.
     script.feed(now + secs(9), b"$\x01\x00\x01x$\x00\x00\x01x");
     assert_eq!((script.closed(), script.client.stats().frames_ignored), (None, 10_000));
     assert_eq!(script.client.poll_timeout(), Some(now + secs(10)));

@@ -397,8 +397,8 @@ fn with_flight(count: usize) -> (Raw, u32) {
     (raw, first)
 }
 
-/// Checks RFC 9260 §7.2.4: after three acknowledgements of later chunks, a chunk is retransmitted immediately,
-/// and the window is halved only once.
+/// Checks RFC 9260 §7.2.4: after three acknowledgements of later chunks, a chunk is retransmitted immediately, and
+/// the congestion window is halved only once.
 #[test]
 fn a_chunk_that_three_overtook_is_sent_again_at_once() {
     let (mut raw, first) = with_flight(4);

@@ -15,7 +15,8 @@ use crate::seq::Seq;
 pub(crate) const RANGES_MAX: usize = 4096;
 /// Largest body of one loss report, in bytes.
 const REPORT_BYTES_MAX: usize = 1400;
-/// Minimum duration of a cycle, which has two reports (libsrt: the shortest NAK interval of live mode).
+/// Minimum time in which a gap is reported twice and its packets can arrive (libsrt: the shortest NAK
+/// interval of live mode).
 const CYCLE_MIN_US: u32 = 20_000;
 /// Time added to the round trip and its measured variation before a packet counts as lost again.
 const SLACK_US: u32 = 3_000;

@@ -49,7 +49,8 @@ pub(crate) enum Delivery {
     Skipped(u32),
 }
 
-/// The packets from the next one to be delivered on. Each packet is a whole message, because live mode sends no others.
+/// The packets that are not delivered yet. Each packet is a whole message, because live mode sends no
+/// others.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
     base: Seq,

@@ -11,8 +11,8 @@ use crate::seq::Seq;
 /// Maximum length of the retransmission queue, as a multiple of the packets in the buffer. The queue may still contain
 /// packets that were acknowledged in the meantime.
 const LOST_PER_ENTRY: usize = 2;
-/// From this transmission on, a packet is sent twice; the second copy follows the next new packet. A packet that was
-/// lost this often has little time left.
+/// From its second retransmission on, a packet is sent twice each time; the second copy follows the next
+/// new packet. A packet that was lost this often has little time left until it is too late.
 const TWICE_FROM: u8 = 2;
 /// Capacity in entries up to which the buffer keeps its memory. A larger one was needed for a key frame, or for the
 /// backlog that a viewer begins with, and is returned when three quarters of it are unused.
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     pub(crate) key: KeyFlag,
     /// Time of the packet's last retransmission; `None` if there was none.
     again_at: Option<u32>,
-    /// Number of transmissions. Second copies are not counted.
+    /// Number of retransmissions. Second copies are not counted.
     times: u8,
     /// True if a second copy of the packet is still to be sent.
     twin: bool,
@@ -638,7 +638,8 @@ mod tests {
         let mut buffer = lost_twice(false);
         buffer.new_sent();
         assert!(!buffer.has_lost(), "no room");
-        // The packet was acknowledged in the meantime, or requested again already.
+        // No second copy is sent if the packet was acknowledged in the meantime. If it was requested again,
+        // only the retransmission is sent.
         let mut buffer = lost_twice(true);
         acknowledge(&mut buffer, FIRST.plus(4));
         buffer.new_sent();

@@ -1,7 +1,8 @@
 //! The delivery time of a packet: its timestamp on our clock plus the latency (draft-sharabayko-srt-01 §4.5).
 //!
-//! Times are microseconds since the connection's start. Many times have the low 32 bits of a packet's timestamp; the
-//! one nearest to the present is taken. So the wrap of timestamps after 71.6 minutes needs no state.
+//! Times are microseconds since the connection's start. A packet's timestamp has only the low 32 bits of
+//! such a time. Of all times with these low bits, the one nearest to the present is meant, so the wrap of
+//! timestamps after 71.6 minutes needs no state.
 
 use std::time::Duration;
 

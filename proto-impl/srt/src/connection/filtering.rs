@@ -18,7 +18,8 @@ use crate::stats::count;
 /// message.
 const REBUILT_MESSAGE: u32 = 1;
 
-/// Two attempts take two round trips. This margin is added for timers and for the time until a packet is actually sent.
+/// Margin added to the two round trips of two retransmissions, for timers and for the time until a packet
+/// is actually sent.
 const ATTEMPT_MARGIN_US: i64 = 20_000;
 
 impl Link {

@@ -318,8 +318,8 @@ impl Link {
         None
     }
 
-    /// True if nothing was received that must be delivered, acknowledged or reported now or later: only such packets move
-    /// the deadline forward.
+    /// True if nothing was received that must be delivered, acknowledged or reported now or later: only such packets
+    /// make the deadline earlier.
     pub(super) fn is_quiet(&self) -> bool {
         self.receiving.is_quiet() && self.sending.pace_at.is_none()
     }

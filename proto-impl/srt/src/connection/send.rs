@@ -114,7 +114,7 @@ impl SendSide {
         self.pacer.wait(now, self.buffer.has_lost())
     }
 
-    /// Moves the deadline of the pace forward to the time from which a retransmission may leave.
+    /// Makes the deadline of the pace earlier if a retransmission may leave before it.
     pub(super) fn hurry(&mut self) {
         self.pace_at = self.pace_at.map(|at| self.pacer.next_at().map_or(at, |next_at| next_at.min(at)));
     }

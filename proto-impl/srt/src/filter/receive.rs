@@ -20,9 +20,9 @@ const ROWS: u64 = 4;
 /// Number of packets that may arrive before a group's parity although they were sent after it. Only after that many
 /// packets are the group's missing packets reported.
 const OVERTAKING: u64 = 3;
-/// Parity may be ahead of the newest data packet by the size of the window, or by this number of packets if it is
-/// larger. Parity further ahead is refused. The minimum is needed because the window of a small matrix is shorter than
-/// an ordinary burst of losses.
+/// Minimum number of packets by which parity may be ahead of the newest data packet. Parity further ahead
+/// is refused, unless the window is larger than this number: then the window is the limit. The minimum is
+/// needed because the window of a small matrix is shorter than an ordinary burst of losses.
 const LEAD_MIN: u64 = 96;
 /// Number of cleared XOR buffers kept for later groups.
 const SPARE_MAX: usize = 8;
@@ -307,8 +307,9 @@ impl FilterReceiver {
         }
     }
 
-    /// Rebuilds the missing packets of these groups, and of groups that can then rebuild one, too. Terminates because
-    /// each round makes one more packet of the window known.
+    /// Rebuilds the missing packets of these groups. If a rebuilt packet leaves another group with only one
+    /// missing packet, rebuilds that packet, too. Terminates because each round makes one more packet of
+    /// the window known.
     fn rebuild(&mut self, mut lines: Vec<Line>) {
         while let Some(line) = lines.pop() {
             let missing = match line {
@@ -517,7 +518,7 @@ mod tests {
         line.run(20, &[]);
         (0..100).for_each(|_| line.send(&mut |_, _| true));
         line.run(50, &[130]);
-        // 118 begins a column.
+        // Packet 118 is rebuilt, because a column begins with it: the other packets of this column arrive.
         line.reported.sort_unstable();
         assert_eq!(line.reported, (20..120).filter(|n| *n != 118).collect::<Vec<_>>());
         assert_eq!(line.rebuilt, [118, 130]);

@@ -26,8 +26,9 @@ struct Open {
 }
 
 impl Open {
-    /// Adds a packet of group `number`. If the last packet had another group, begins a new one, even if the old
-    /// group is incomplete. Returns true if the group now has all of its `size` packets.
+    /// Adds a packet of group `number`. If the packet before it belonged to another group, begins a new
+    /// group, even if the old one is incomplete. Returns true if the group now has all of its `size`
+    /// packets.
     fn add(&mut self, number: u64, size: u64, content: Content<'_>) -> bool {
         if self.number != number {
             self.recovery.clear();

@@ -30,7 +30,8 @@ fn payload_comes_at_its_time() {
     let start = sim.clock.now();
     send_all(&mut sim, 10, 10);
     for (n, at) in sim.b.received_at.iter().enumerate() {
-        // Packets are due at the latency plus the one-way delay that the first conclusion had.
+        // A packet is due after the latency plus the one-way delay of the first conclusion, the caller's last
+        // handshake packet.
         let due = start + ms(30 + 200) + ms(100) * u32::try_from(n).unwrap();
         let off = at.max(&due).duration_since(*at.min(&due));
         assert!(off < ms(2), "{n}: {off:?}");
@@ -162,8 +163,8 @@ fn s_08_timestamps_wrap_after_71_minutes_and_nobody_sees_it() {
     let start = sim.clock.now();
     send_all(&mut sim, 6000, 50);
     assert_eq!((sim.b.received.len(), sim.b.skipped), (6000, 0));
-    // If the very last packet is lost, no later one shows that it is missing, so it arrives only after the
-    // sender's timer. It is not checked.
+    // If the very last packet is lost, no later packet shows that it is missing, so it arrives only after the
+    // sender's timer. Its time is not checked.
     for (n, at) in sim.b.received_at.iter().take(5999).enumerate() {
         let due = start + ms(140) + ms(20) * u32::try_from(n).unwrap();
         let off = at.max(&due).duration_since(*at.min(&due));

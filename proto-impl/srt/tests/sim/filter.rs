@@ -122,8 +122,8 @@ fn x_7_what_cannot_be_rebuilt_is_asked_for_on_request() {
     assert_eq!((sim.b.received.len(), came.pkt_sent_nak, came.filter.pkt_rcv_supply), (1000, 0, 100));
 }
 
-/// A group takes two and a half seconds, so it cannot help within half a second. Lost packets are still requested in
-/// time, even the last ones, after which no group ends.
+/// A group of packets takes 2.5 s, so its parity comes too late for a latency of 0.5 s. Lost packets are still
+/// requested in time, even the last ones, which are not followed by a complete group.
 #[test]
 fn x_7_a_stream_too_slow_for_its_groups_is_repaired_by_request() {
     for seed in seeds(3) {
@@ -274,7 +274,7 @@ fn s_30_hostile_parity_harms_nothing() {
         };
         let mut random = crypto::Seed::from_number(7).random();
         for n in 0..50_000u32 {
-            // Any position, group and length, near the stream and far from it.
+            // Parity packets with sequence numbers near the stream and far from it, and with any group and length.
             let seq = match n % 4 {
                 0 => first.wrapping_add(random.below(64) as u32).wrapping_sub(32),
                 1 => first.wrapping_add(n),

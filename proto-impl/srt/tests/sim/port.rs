@@ -159,7 +159,7 @@ fn a_port_that_accepts_knows_the_connection_by_a_name_that_is_free() {
     let mut data = vec![0; 100];
     data[12..16].copy_from_slice(&second.local().0.to_be_bytes());
     assert_eq!(verdict(&mut one, &clock, &data).unwrap_err(), "session 71");
-    // At another port, the random id that is drawn first is taken.
+    // At another port, the random id that is drawn first is already in use.
     let mut other = port();
     assert!(other.insert(first.local(), address(FROM), SocketId(5), 5));
     assert_ne!(accept(&mut other, 70).local(), first.local());
@@ -328,7 +328,7 @@ fn s_29_who_guesses_socket_ids_ends_no_connection() {
     };
     assert!(!bye_at(&mut port, clock.at(secs(60) - ms(1))));
     assert!(bye_at(&mut port, clock.at(secs(60))), "it is over");
-    // A shutdown after that time counts as the first one.
+    // After that minute, stray shutdowns are counted from the beginning.
     let late = clock.at(secs(61));
     assert!(matches!(port.route(late, address(FROM), &goodbye(1), &mut Vec::new()), Route::Drop(_)));
     assert!(bye_at(&mut port, late));

@@ -189,7 +189,7 @@ fn v_11_lying_lengths_and_garbage_change_nothing() {
     world.say(speaker.client, &[0x40, 0, 0, 1, b'x', 0, 0, 0]);
     assert_eq!(world.out, [Out::ToPeer(speaker.client.address, address(MEDIA), b"x".to_vec())]);
     world.out.clear();
-    // Each byte of a request matters.
+    // A request to end the allocation has no effect if any of its bytes is changed.
     let request = speaker.request_of(99, method::REFRESH, &[(LIFETIME, vec![0; 4])]);
     for at in 0..request.len() - 8 {
         let mut changed = request.clone();

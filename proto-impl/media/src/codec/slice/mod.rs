@@ -66,8 +66,9 @@ impl SliceHeaders {
         }
     }
 
-    /// Returns frame_num of a slice of H.264, and its number of bits (H.264 §7.4.3). `nal` may lack its end. `None` for
-    /// fields, two of which share a number, and if the number cannot be read.
+    /// Returns frame_num of a slice of H.264, and its number of bits (H.264 §7.4.3). `nal` may be truncated
+    /// after the slice header. `None` if the slice belongs to a field, because two fields have the same
+    /// frame_num, or if the number cannot be read.
     #[must_use]
     pub fn frame_num(&self, nal: &[u8]) -> Option<(u32, u32)> {
         let Sets::H264(sets) = &self.0 else { return None };

@@ -1,5 +1,5 @@
-//! Rare cases of the clock. The generator reaches each of them only with one seed in thousands, so each has
-//! a test of its own.
+//! Rare cases of the clock. The generator of publishers reaches each of them only with one seed in thousands, so
+//! each has a test of its own.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -234,8 +234,8 @@ fn a_clock_that_races_is_let_go_when_it_is_right_again() {
     }
 }
 
-/// Returns the media time by which the publisher's own clocks advanced in a minute. It is computed from the
-/// stream's clock and the reported made-up time.
+/// Returns the media time by which the publisher's own clocks advanced in a minute: the advance of the stream's
+/// clock, less the time that the timeline reports as made up.
 fn came(faults: &[Fault]) -> i64 {
     let publisher = Publisher::with(faults);
     let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
@@ -316,8 +316,8 @@ fn pictures_that_come_at_once_without_a_clock_are_spread_over_the_time_before() 
     }
 }
 
-/// Checks timestamps that were converted to ticks of 90 kHz twice, so that they advance 90 times
-/// too fast. Again and again it comes near a value that a wrap of 24 bits would explain.
+/// Checks timestamps that were converted to ticks of 90 kHz twice, so that they advance 90 times too fast. Again
+/// and again they come near a value that a wrap of 24 bits would explain.
 #[test]
 fn a_clock_in_another_unit_is_not_taken_for_one_that_wraps() {
     let mut timeline = Timeline::new(33, Timescale::new(90_000), Position::default());
@@ -386,7 +386,8 @@ fn reports_keep_lips_while_a_path_delays_pictures() {
 /// their interval.
 #[test]
 fn reports_keep_the_order_of_pictures() {
-    // Pictures of a group with a pyramid, pictures without one whose interval changes, and one picture in two seconds.
+    // Pictures in the decoding order of a pyramid of B-pictures; pictures in order of presentation with an interval
+    // that changes between 40 and 200 ms; and one picture in two seconds.
     let pyramid = |n: i64| (n / 8 * 8 + [0, 4, 2, 1, 3, 8, 6, 5][usize::try_from(n % 8).unwrap()]) * 40;
     let pyramid = |n: i64| if n % 8 == 0 && n > 0 { pyramid(n) - 40 } else { pyramid(n) };
     let even = |n: i64| n / 75 * 75 * 40 + if n % 150 < 75 { n % 75 * 40 } else { n % 75 / 5 * 200 };
@@ -430,7 +431,7 @@ fn noisy_reports_hide_no_drift() {
                 let own = 7_000 + at + at * ppm / 1_000_000;
                 let told = at + if n / 50 % 2 == 0 { noise } else { -noise };
                 let sound = sources.place(TrackId::AUDIO, at, own, Some(told));
-                // Noise of the very first report shows in the track's place.
+                // At the beginning, the place of the track is off by the noise of the very first report.
                 if at > 60_000 {
                     worst = (sound - picture).abs().max(worst);
                 }
