@@ -46,7 +46,7 @@ pub struct Leniency {
     pub has_faults: bool,
 }
 
-/// What the player knows about the units of the publishers.
+/// Facts about the units of the publishers.
 #[derive(Debug, Default)]
 pub struct Sent {
     /// Numbers of the key frames.
