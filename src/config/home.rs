@@ -171,7 +171,7 @@ impl Config {
     }
 
     /// Returns all faults of the settings, one line each: every invalid value of every file, and files that are
-    /// unreadable.
+    /// unreadable. If there are any, remarks about unknown keys follow, so that all of a file can be mended at once.
     #[must_use]
     pub fn faults(options: &Options) -> Vec<String> {
         let words = |error: Error| vec![error.to_string()];
@@ -208,6 +208,9 @@ impl Config {
                 Err(error) => words(error),
             };
             found.extend(of_app.into_iter().map(|fault| format!("application {name}: {fault}")));
+        }
+        if !found.is_empty() {
+            found.extend(remarks.each());
         }
         found
     }

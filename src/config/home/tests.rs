@@ -415,7 +415,8 @@ fn c_01_all_faults_are_told_at_once() {
     let options = home.options(&[], &[]);
     Config::open(&options).unwrap();
     assert_eq!(Config::faults(&options), [""; 0]);
-    fs::write(server_file(&home.0), "http.port=x\nlimits.endpoints=-1\nrtmp.port=70000\n").unwrap();
+    let server = "http.port=x\nlimits.endpoints=-1\nrtmp.port=70000\nhttp.prot=1\n";
+    fs::write(server_file(&home.0), server).unwrap();
     let live = "remoteAllowedCIDR=10.0.0.0/33\njwtControlEnabled=true\njwtSecretKey=short\ncoalesceMs=soon\n";
     fs::write(app_file(&home.0, "live"), live).unwrap();
     fs::write(app_file(&home.0, "LiveApp"), b"gopCache=\xff").unwrap();
@@ -431,7 +432,8 @@ fn c_01_all_faults_are_told_at_once() {
         is_told("application live: ", key);
     }
     is_told("application LiveApp: ", "not UTF-8");
-    assert_eq!(found.len(), 7, "{found:#?}");
+    assert_eq!(found.len(), 8, "{found:#?}");
+    assert!(found[7].contains("unknown key http.prot"), "{found:#?}");
 }
 
 #[test]
