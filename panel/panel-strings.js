@@ -84,7 +84,7 @@ export const strings = {
   kindNames: { liveStream: "", streamSource: "source", ipCamera: "camera", VoD: "file", playlist: "playlist" },
   name: "Name",
   id: "Id",
-  idHint: "Letters, digits, - _ and . Leave empty to generate one.",
+  idHint: "Letters, digits and the characters “-”, “_”, “.”. Leave empty to generate one.",
   sourceUrl: "URL of the source",
   items: "URLs, one per line",
   loop: "Repeat the list",
