@@ -176,7 +176,7 @@ export const strings = {
   perSecond: (count) => `${count} fps`,
   loss: "Loss",
   roundTrip: "Round trip",
-  connected: "connected",
+  connected: "RTMP, SRT, RTSP, FLV",
   viewersBy: (protocol) => `Viewers: ${protocol}`,
   speed: "Speed",
   clockFaults: "Clock corrections",
