@@ -76,6 +76,9 @@ async function read(response) {
   }
 }
 
+/** The reason in an error response: `message` of a JSON object, or the message of an error page. */
+const reasonOf = (answer) => (typeof answer === "string" ? /<b>Message<\/b>([^<]*)/.exec(answer)?.[1].trim() : answer?.message) ?? "";
+
 /** Calls the management API and returns the successful response; any other one throws a `Refusal`. */
 async function respond(method, path, body, { open = false, signal } = {}) {
   for (;;) {
@@ -86,8 +89,7 @@ async function respond(method, path, body, { open = false, signal } = {}) {
       await pending;
       continue;
     }
-    const answer = await read(response);
-    throw new Refusal(response.status, answer?.message ?? "");
+    throw new Refusal(response.status, reasonOf(await read(response)));
   }
 }
 

@@ -97,10 +97,10 @@ function Figures({ app, one, source }) {
     [strings.publisher, [one.publishType, one.userAgent !== "N/A" && one.userAgent, one.remoteIp].filter(Boolean).join(" · ") || "–"],
     [strings.codecs, live && source ? codecsOf(source) || "–" : "–"],
     [strings.since, one.startTime && live ? `${moment(one.startTime)} (${span(Date.now() - one.startTime)})` : "–"],
-    [strings.resolution, one.width ? `${one.width} × ${one.height}` : "–"],
+    [strings.resolution, live && one.width ? `${one.width} × ${one.height}` : "–"],
     ...(live && Object.keys(source?.clockFaults ?? {}).length ? [[strings.clockFaults, Object.entries(source.clockFaults).map(([kind, count]) => `${strings.clockFault[kind] ?? kind}: ${count}`).join(", ")]] : []),
     ...(live && source?.tracksLeftOut ? [[strings.soundLeftOut, strings.tooManyTranscoded]] : []),
-    [strings.speed, one.speed ? `${one.speed.toFixed(2)} ×` : "–"],
+    [strings.speed, live && one.speed ? `${one.speed.toFixed(2)} ×` : "–"],
   ];
   const byProtocol = [[strings.connected, one.rtmpViewerCount], ["WebRTC", one.webRTCViewerCount], ["HLS", one.hlsViewerCount], ["DASH", one.dashViewerCount]];
   const shown = (value) => (live && source ? value : "–");

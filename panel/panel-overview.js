@@ -1,7 +1,7 @@
 // Overview of the machine, and of the live streams of all applications.
 
 import { call, doCall } from "./panel-api.js";
-import { CertificateDate, Confirm, Dialog, Field, Spark, attempt, bytes, html, percent, span, useEffect, useLive, usePolled, useState, useTrail, valuesOf } from "./panel-kit.js";
+import { CertificateDate, Confirm, Dialog, Field, Spark, attempt, bytes, html, moment, percent, span, useEffect, useLive, usePolled, useState, useTrail, valuesOf } from "./panel-kit.js";
 import { Icon } from "./panel-icons.js";
 import { FirstSteps } from "./panel-test.js";
 import { strings } from "./panel-strings.js";
@@ -45,6 +45,35 @@ function Workers({ busy }) {
       <dd><progress max="1000" value=${permille} aria-label=${strings.worker(n + 1)}></progress> ${percent(permille / 10)}</dd>
     </div>`)}</dl>
   </section>`;
+}
+
+/** The state of a node: the status whose colour its badge has, and its name. */
+const nodeState = ({ status, draining }) => (status !== "alive" ? ["terminated_unexpectedly", "gone"] : draining ? ["preparing", "draining"] : ["broadcasting", "alive"]);
+
+/** The nodes of the cluster; nothing if the server is not in one. A node that is gone can be removed from the list. */
+function Nodes() {
+  const [mode] = usePolled((signal) => call("GET", "/cluster-mode-status", undefined, { signal }), 0, []);
+  const [nodes, again] = usePolled(async (signal) => (mode?.success ? call("GET", "/cluster/nodes/0/50", undefined, { signal }) : null), 3000, [mode]);
+  if (!nodes) return null;
+  const remove = async ({ id }) => {
+    if (await attempt(() => doCall("DELETE", `/cluster/node/${encodeURIComponent(id)}`))) again();
+  };
+  return html`<header class="head below"><h2>${strings.cluster}</h2></header>
+    <table>
+      <thead><tr><th>${strings.node}</th><th>${strings.status}</th><th>${strings.region}</th><th class="number">${strings.cpu}</th><th class="number">${strings.memory}</th><th>${strings.lastHeard}</th><th></th></tr></thead>
+      <tbody>${nodes.map((node) => {
+        const [color, state] = nodeState(node);
+        return html`<tr key=${node.id}>
+          <td>${/^https?:/.test(node.address) ? html`<a href=${node.address}>${node.id}</a>` : node.id}</td>
+          <td data-label=${strings.status}><span class="badge" data-status=${color}>${strings.nodeStates[state]}</span></td>
+          <td data-label=${strings.region}>${node.region || "–"}</td>
+          <td class="number" data-label=${strings.cpu}>${percent(parseInt(node.cpu, 10))}</td>
+          <td class="number" data-label=${strings.memory}>${percent(parseInt(node.memory, 10))}</td>
+          <td data-label=${strings.lastHeard}>${moment(node.lastUpdateTime)}</td>
+          <td class="end">${state === "gone" && html`<button type="button" class="small" onClick=${() => remove(node)}>${strings.remove}</button>`}</td>
+        </tr>`;
+      })}</tbody>
+    </table>`;
 }
 
 /** Viewers of all applications together, one value a minute. */
@@ -124,6 +153,7 @@ export default function Overview() {
       </tbody>
     </table>
     ${applications.length === 0 && html`<p class="quiet">${strings.noApplications}</p>`}
+    <${Nodes} />
     <${Workers} busy=${server.workersBusyPermille} />
     ${adding && html`<${AddApplication} onClose=${() => setAdding(false)} onDone=${() => null} />`}
     ${removing && html`<${Confirm} title=${strings.removeApplication} text=${strings.removeApplicationText(removing)}

@@ -84,7 +84,7 @@ async function read() {
     if (operation.security) operation.security = [{ [LOGIN]: [] }];
   }
   api.components.securitySchemes = { [LOGIN]: api.components.securitySchemes[LOGIN] };
-  api.info.description = "What is tried here is done, by whoever is logged in to the panel. The document: [openapi.json](openapi.json).";
+  api.info.description = "Calls are carried out, with the rights of your login to the panel. The document: [openapi.json](openapi.json).";
   return api;
 }
 
