@@ -162,7 +162,8 @@ mod tests {
         let queue = Line { rtt: ms(60), unacknowledged: ms(81) };
         let left = leave(&mut pace, 3, || queue);
         assert!((52..=58).contains(&in_a_second(&left)), "{}", in_a_second(&left));
-        // A delay that would mean a queue on a short path does not on this one.
+        // On a path whose minimum round trip is 30 ms, a packet without acknowledgement for 81 ms means a queue. On
+        // this path the minimum round trip is 60 ms, so 81 ms are normal, and units are sent at full speed.
         let left = leave(&mut Pace::new(), 6, || queue);
         assert!((190..=210).contains(&in_a_second(&left)), "{}", in_a_second(&left));
     }
