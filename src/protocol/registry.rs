@@ -1,4 +1,4 @@
-//! The list of protocols and of features such as recordings: one row each, declared in its own folder.
+//! The table of protocols and of features such as recordings. Each has one entry, declared in its own folder.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! A protocol's row in the [`super::registry`]: listeners, shared ports, settings, figures, URL schemes, sinks and
-//! derived tracks. Features without a network protocol, such as recordings and derived audio, have a row too.
+//! A protocol's entry in the [`super::registry`]: listeners, shared ports, settings, figures, URL schemes, sinks and
+//! derived tracks. Features without a network protocol, such as recordings and derived audio, have an entry too.
 
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -62,7 +62,7 @@ pub(super) struct Protocol {
 }
 
 impl Protocol {
-    /// An empty row to extend.
+    /// An empty entry, from which each protocol takes the fields that it does not set.
     pub(super) const NONE: Self = Self {
         listeners: &[],
         section: &Section::NONE,

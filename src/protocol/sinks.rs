@@ -1,5 +1,5 @@
-//! Sinks: consumers of streams that are not connections, such as recorders. Each is declared in the row of its protocol
-//! ([`super::registry`]).
+//! Sinks: consumers of streams that are not connections, such as recorders. Each is declared in the entry of its
+//! protocol ([`super::registry`]).
 
 use std::fmt;
 use std::sync::Arc;
