@@ -26,7 +26,8 @@ impl ControlConfig {
         if !client.is_loopback() {
             return Some(client);
         }
-        // The request was forwarded, but the address is still that of the connection, so it may be the proxy's own.
+        // If the request was forwarded, but the address is still that of the connection, it may be the proxy's own
+        // address.
         let passed_on = client == peer.ip().to_canonical() && cors::is_passed_on(request);
         let foreign = !cors::is_for_this_machine(request, &server.names);
         Some(if passed_on || foreign { NOBODYS } else { client })
