@@ -238,7 +238,7 @@ impl Cluster {
         }
     }
 
-    /// Ties a claim to a live stream.
+    /// Notes that a live stream uses the claim of this ticket, so that the claim is released when the stream ends.
     pub(in crate::control) fn hold(&mut self, stream: StreamId, ticket: Ticket) {
         if let Some(before) = self.of_streams.insert(stream, ticket) {
             self.release(before);

@@ -1,9 +1,9 @@
 //! The origin of a request: the client's address behind proxies, and the page from which a browser sends it.
 //!
-//! "From this machine" is the only credential of the first administrator, and by default of an application's API. A
-//! local proxy that is not configured would give its own address to every client, and a page whose name resolves to
-//! 127.0.0.1 (DNS rebinding) makes a local browser send requests. Such requests count as coming from no known address:
-//! only rules for all addresses match.
+//! "From this machine" is the only credential of the first administrator, and by default of an application's API. Two
+//! kinds of requests seem to come from this machine but do not: those through a local proxy that is not configured,
+//! which have the proxy's address, and those that a local browser sends for a page whose name resolves to 127.0.0.1
+//! (DNS rebinding). They count as coming from no known address: only rules for all addresses match.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -185,9 +185,9 @@ enum Stage {
         after: Option<Arc<str>>,
         /// Number of matches so far.
         matched: usize,
-        /// Page so far, if the list has no order.
+        /// Ids of the page so far, if the list is not sorted.
         page: VecDeque<Arc<str>>,
-        /// Ranks of the first records found so far, if the list has an order.
+        /// Ranks of the first records found so far, if the list is sorted.
         ranks: Ranks,
     },
     /// Writing the records of the page.
@@ -589,7 +589,7 @@ fn side_rows<'a>(
     behind.map(|(key, record)| (&key.id, record))
 }
 
-/// Returns the row of a file's record, if the file is playable.
+/// Returns a file's record in the form in which lists handle it; `None` if the file is not playable.
 fn file_of(record: &Auxiliary) -> Option<Row<'_>> {
     match record {
         Auxiliary::Vod(vod) if !vod.unfinished => Some(Row::File(vod)),
