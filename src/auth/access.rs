@@ -120,7 +120,7 @@ pub struct Secrets {
     pub time_code_period: u64,
     /// `timeTokenSeparators`: the parts from which a key is derived are joined with a separator.
     pub time_code_separators: bool,
-    /// `timeTokenStoredSubscribersOnly`: subscribers without a record get no codes.
+    /// `timeTokenStoredSubscribersOnly`: codes of subscribers without a stored record are refused.
     pub time_code_stored_only: bool,
 }
 

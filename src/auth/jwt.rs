@@ -1,10 +1,10 @@
 //! JSON Web Tokens (RFC 7519, RFC 7515): HS256 with a secret, RS256 and ES256 with a set of public keys
 //! ([`jwks`](super::jwks)), for the management API, the API of applications and streams alike.
 //!
-//! Deliberately strict (docs/robustness.md ): the verification key decides the algorithm, so that the token cannot choose one;
-//! only canonical base64url without padding is accepted; header fields that name another key or other rules (`crit`, `jku`, `jwk`, `x5u`,
-//! `x5c`) are refused. Times are compared to the wall clock without tolerance, as in the reference. A key shorter than 32 bytes verifies
-//! nothing.
+//! Deliberately strict (docs/robustness.md ): the verification key decides the algorithm, so that the token
+//! cannot choose one; only canonical base64url without padding is accepted; header fields that name another key or
+//! other rules (`crit`, `jku`, `jwk`, `x5u`, `x5c`) are refused. Times are compared to the wall clock without
+//! tolerance, as in the reference. A key shorter than 32 bytes verifies nothing.
 
 use super::jwks::{Algorithm, KeySet, Verdict};
 use base64::Engine;

@@ -1,5 +1,5 @@
-//! The fields in which proxies describe a request that they pass on: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `-Prefix`, and
-//! `Forwarded` (RFC 7239); docs/robustness.md R-20.
+//! The fields in which proxies describe a request that they pass on: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and
+//! `-Prefix`, and `Forwarded` (RFC 7239); docs/robustness.md R-20.
 //!
 //! The fields count only if the direct peer is a configured proxy (`server.trusted_proxies`); then the right-most
 //! address that is not a configured proxy is the client. The reference trusts every private peer; this server does not.

@@ -23,7 +23,7 @@ use super::{
 use crate::protocol::load::{self, LoadPublisher, PublisherEvent};
 use crate::protocol::{PathId, To};
 
-/// Maximum number of units sent at once, when many are due.
+/// Maximum number of units sent in one step, when many are due.
 const BURST: usize = 64;
 
 /// Options of a publisher.

@@ -156,7 +156,7 @@ fn a_lost_unit_is_counted() {
     player.handle_bytes(clock.now(), &response(&messages), &mut tally);
     let Score::Got([video, audio]) = player.score() else { panic!() };
     assert_eq!((video.lost, audio.lost), (1, 0));
-    // All units were made before the player asked.
+    // All units were made before the player requested the stream, so they count as backlog and give no latency.
     assert_eq!((tally.backlog, tally.latency_video.total()), (tally.stamped, 0));
 }
 

@@ -42,7 +42,7 @@ fn refusal(
     let present = Measured::of(figures);
     let begun = *since.get_or_insert(present);
     let span = present.media_ms.saturating_sub(begun.media_ms);
-    // The figures belong to another publisher, or the media clock was set back: measure anew.
+    // The figures belong to another publisher, or the media clock was set back: begin a new measurement.
     if span < 0 || present.bytes < begun.bytes || present.pictures < begun.pictures {
         *since = Some(present);
         return None;

@@ -345,7 +345,8 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Interrupts the fetching of a copy, and requests it anew from the origin that the directory now names first.
+    /// Interrupts the fetching of a copy, and requests the stream again from the origin that the directory now names
+    /// first.
     fn ask_anew(&mut self, key: &StreamKey) {
         let origins = self.registry.cluster.origins_of(self.cx, key);
         let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };

@@ -169,8 +169,8 @@ impl Records {
 }
 
 impl ControlConfig {
-    /// True if a push of `key` to this URL would arrive at the same stream (docs/robustness.md, U-34). Indirect loops
-    /// are detected while pushing, by `via`.
+    /// True if a push of `key` to this URL would arrive at the same stream (docs/robustness.md, U-34). Loops through
+    /// other servers are detected while pushing, by `via`, the list of servers that a stream has passed.
     pub(super) fn is_loop(&self, key: &StreamKey, target: &Target) -> bool {
         self.is_own_host(&target.host) && outbound::is_own_stream(target, &self.addresses, key)
     }
@@ -269,8 +269,8 @@ impl Outbound {
         }
     }
 
-    /// Notes the local address of a push's established connection, by which a publisher that is this push is
-    /// recognised.
+    /// Notes the local address of a push's established connection. If the push arrives at this same server as a
+    /// publisher, that publisher is recognised by this address.
     pub(super) fn push_opened(&mut self, now: Now, id: PushId, local: SocketAddr) {
         // If the push was removed in the meantime, its address is still noted, but as that of an ended push.
         let app = self.pushes.by_id.get(&id).map_or_else(|| Arc::from(""), |push| push.key.app.clone());

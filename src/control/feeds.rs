@@ -1,8 +1,8 @@
 //! Feeds: API requests that a connection repeats each second for as long as its client reads the answers
 //! (docs/rest.md).
 //!
-//! 1. Each request waits in the queue of its requester: a user, or an address that uses the server's token. Queueing
-//!    costs next to nothing.
+//! 1. Each request waits in the queue of its requester: a user, or an address that uses the server's token. A waiting
+//!    request costs almost no time.
 //! 2. A slice answers requests up to a number of rows, one request of each queue in turn; other mail is handled between
 //!    two slices. Under high load, feeds are answered less often than once a second, and the feeds of requesters with
 //!    many feeds least often.
@@ -31,7 +31,7 @@ const FEEDS_MAX: usize = 1024;
 const REMEMBERED: Duration = Duration::from_secs(5);
 /// Number of rows that one slice answers, which takes some hundred microseconds.
 const SLICE_ROWS: usize = 128;
-/// Number of streams and recordings scanned in the time that one row takes.
+/// Number of streams and recordings that can be scanned in the time that answering one row takes.
 const OF_ROW: usize = 64;
 /// Pause between two slices, in which other inputs are handled.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -76,8 +76,8 @@ impl Feeds {
         self.due
     }
 
-    /// Returns true if a feed may make a request: the feed is known, or fewer than the maximum number of feeds are.
-    /// Another feed may be dropped in favour of this one.
+    /// Returns true if a feed may make a request: the feed is known already, or the maximum number of known feeds is
+    /// not reached. If it is reached, another feed may be dropped in favour of this one.
     fn admit(&mut self, now: Instant, session: SessionRef, asker: &Asker) -> bool {
         if self.queued >= FEEDS_MAX {
             return false;

@@ -6,8 +6,8 @@
 //! 2. One commit creates the records of all files. Then the request is answered.
 //! 3. Forgetting a folder removes the link first, then the records. The files belong to somebody else, and stay.
 //!
-//! A crash between these steps leaves a link without records, or records without a link. Forgetting the folder removes
-//! either.
+//! A crash between these steps leaves a link without records, or records without a link. When the folder is forgotten,
+//! whatever is left is removed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -45,7 +45,7 @@ pub(super) struct Leaving {
     until: Option<Instant>,
     /// Time of the next check; `None` once the shutdown was ordered.
     next: Option<Instant>,
-    /// Streams that had polling viewers at the last check.
+    /// Streams that had polling viewers (those of HLS and DASH) at the last check.
     fetched: BTreeSet<StreamId>,
     /// Time until which polling viewers may fetch the rest of streams that have ended.
     lingers_until: Option<Instant>,

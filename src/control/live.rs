@@ -25,7 +25,8 @@ use crate::types::{Ingest, Now, PushId, SessionRef, StreamId, StreamKey, WorkerI
 pub(super) enum State {
     Live(SessionRef),
     Grace(Instant),
-    /// A pull between two attempts.
+    /// No attempt to pull the stream delivers media now: the last one has ended, and the next one has not begun to
+    /// deliver.
     Awaited,
 }
 

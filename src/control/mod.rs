@@ -1,6 +1,6 @@
 //! Control: the authority over records, live streams, pushes, pulls and the REST API. Control is one state machine, run
-//! by one thread. The machine owns no clock, no socket and no thread, and its maps are ordered, so that the same inputs
-//! give the same outputs.
+//! by one thread. The machine owns no clock, no socket and no thread, and its maps are sorted by key, so that the same
+//! inputs give the same outputs.
 //!
 //! 1. Workers send mail ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
 //! 2. Admission (`registry`) decides on publish requests. When a publisher is admitted, every worker is informed of the

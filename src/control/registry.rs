@@ -92,7 +92,7 @@ impl Control {
             self.outbound.pushes.own.estrange(now.mono, &self.cx.config.node, &mut request);
             return self.begin_admission(now, Request::Publish(request));
         };
-        // Pulls are ordered by the operator, so they do not go through admission.
+        // Pulls are requested by the operator, so they do not go through admission.
         let session = request.session;
         let verdict = self.pull_media(now, request, pull).map(Box::new);
         self.cx
@@ -326,7 +326,7 @@ impl Registry {
     }
 
     /// Continues a pulled stream when its next attempt delivers the first media. The figures in the record (start time,
-    /// duration, bytes) begin anew, as at the first attempt.
+    /// duration, bytes) are reset, as at the first attempt.
     pub(super) fn return_pull(
         &mut self,
         cx: &mut Context,

@@ -161,7 +161,8 @@ mod tests {
             lines.extend(repeats.take_due(now));
         }
         let counts: Vec<_> = lines.iter().map(|(kind, failures, ..)| (*kind, *failures)).collect();
-        // A period begins with a failure and ends sixty seconds later, so each sum has the failures of 61 seconds.
+        // A period begins with a failure and ends sixty seconds later. With failures in both the first and the last
+        // second, each sum has the failures of 61 seconds.
         assert_eq!(counts, [(Repeat::Pull, 61 * 20), (Repeat::Push, 61 * 20)].repeat(4));
         assert_eq!((lines[0].2.to_string(), &*lines[0].3), ("live/s19".to_owned(), "reason 60"));
         // If nothing fails, nothing is logged and no deadline is set.

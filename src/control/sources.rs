@@ -301,7 +301,7 @@ impl Outbound {
         cx.post(worker, ToWorker::GoOn(Box::new(NextAddress { pull, attempt, server, address })));
     }
 
-    /// Marks a source as preparing at its next attempt.
+    /// Sets the status of a source to `preparing`, because its next attempt begins.
     pub(super) fn pull_attempts(&self, records: &mut Records, now: Now, id: PullId) {
         if let Some(key) = self.sources.by_id.get(&id).map(|source| source.key.clone()) {
             self.source_status(records, now, &key, status::PREPARING);

@@ -3,8 +3,8 @@
 //!
 //! 1. [`Supervisor::attempt`] begins an attempt. An address is checked and returned immediately; a host name is
 //!    resolved first, at each attempt.
-//! 2. The owner orders the connection, reports it with [`Supervisor::open`], and once it works with
-//!    [`Supervisor::steady`].
+//! 2. The owner (`endpoints`, `sources`) orders a worker to connect, and reports this with [`Supervisor::open`]. Once
+//!    media flow, the owner calls [`Supervisor::steady`].
 //! 3. The owner recognizes news of an older attempt with [`Supervisor::is_current`], and drops it.
 //! 4. After a failure, [`Supervisor::failed`] schedules the next attempt in 1, 1, 2, 2, 4, 4, 4, 4, 8, 16, 25, 25, ...
 //!    s, reduced by up to a fifth; [`Supervisor::poll_due`] reports it when due. The attempts never stop unless the

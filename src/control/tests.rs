@@ -117,7 +117,7 @@ impl std::ops::Deref for Posted {
 }
 
 fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
-    // Backups are off, because their deadlines would hide other work that is left.
+    // Backups are off. They always have a next deadline, and tests that nothing waits check that there is no deadline.
     let server = [&[("store.backup_hours", "0")], server].concat();
     let settings = Arc::new(ServerSettings::of(schema(), &server).unwrap());
     ControlConfig {

@@ -387,7 +387,7 @@ mod tests {
         }
     }
 
-    /// The length of a chunk is not limited, also if the same read contains bytes of an earlier chunk.
+    /// The length of a chunk is not limited, even if the chunk begins in the same read in which an earlier one ends.
     #[test]
     fn a_chunk_of_any_length_is_no_fault_however_it_came() {
         let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n4000000\r\nb";

@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Times and sizes of one connection. The defaults are those of the server. A listener may have others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Time from accept, or from the first byte of a later request, to the end of the request's head.
+    /// Maximum time from accept, or from the first byte of a later request, to the end of the request's head.
     pub head_time: Duration,
-    /// Time from the end of the head to the end of the body.
+    /// Maximum time from the end of the head to the end of the body.
     pub body_time: Duration,
     /// Minimum mean rate of a body, in bytes per second, once `body_rate_grace` has passed.
     pub body_rate_min: u32,

@@ -75,7 +75,7 @@ pub enum Error {
     /// The head or the body was not received in time.
     #[error("Request timeout")]
     Timeout,
-    /// The body is, or became, larger than [`Limits::body_bytes`].
+    /// The body is, or became, larger than [`Limits::body_bytes`], or than its path or the application allows.
     #[error("Request body too large")]
     BodyTooLarge,
     /// The request target is longer than [`Limits::target_bytes`].

@@ -1,4 +1,4 @@
-//! Mounts: the rows of the table that assigns requests to handlers. A mount has a path, methods, a kind of body, a
+//! Mounts: the entries of the table that assigns requests to handlers. A mount has a path, methods, a kind of body, a
 //! cross-origin policy and a handler. Its rules are enforced here, in the same way for all handlers: 405 with `Allow`
 //! (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16). Before the HTTP state machine reads a body, it asks the mounts
 //! for the maximum length (§15.5.14).
@@ -17,7 +17,7 @@ const APP: &str = "app";
 /// Matches the rest of a path.
 const REST: &str = "{*}";
 
-/// A row of the table of paths and handlers.
+/// An entry of the table that assigns requests to handlers, by path and method.
 #[derive(Debug, Clone, Copy)]
 pub struct Mount<H> {
     /// The pattern of the mount's paths, as described in the module.

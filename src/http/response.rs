@@ -93,7 +93,8 @@ pub(super) struct Exchange {
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) keep_alive: bool,
-    /// True if a response whose content is for this client only may be compressed.
+    /// True if a response may be compressed although its content is for this client only: the client accepts gzip and
+    /// is not a browser ([`coding`]).
     pub(super) gzip: bool,
 }
 

@@ -381,7 +381,8 @@ mod tests {
             let leaves = leaves.iter().map(|name| (*name).to_owned()).collect();
             Arc::new(Blob { obsolete: Obsolete { leaves, ..Obsolete::default() }, ..blob })
         };
-        // A blob cannot make another stream's blobs obsolete.
+        // A blob lists names that no playlist lists any more. The list affects only blobs of its own stream: B's blob
+        // does not affect A's `a`.
         store.publish(leaving(B, "d", 1, &["a"]));
         store.publish(leaving(A, "e", 4, &["b", "none"]));
         assert_eq!(there(&store, "abcde"), "acde", "the bytes of a stream");

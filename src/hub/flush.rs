@@ -47,7 +47,7 @@ impl FlushState {
         if wait.is_zero() {
             return Flush::Now;
         }
-        // If a flush is already due, its time is not moved back: further units must not delay it.
+        // A release that is already planned is not postponed: further units must not delay it.
         let at = self.due.map_or(now + wait, |at| at.min(now + wait));
         self.due = Some(at);
         Flush::By(at)

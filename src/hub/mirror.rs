@@ -36,7 +36,7 @@ pub struct Mirror {
     /// Wanted video tracks that are sent from their next key frame on, because the receiving worker lacks the units
     /// before it.
     waits: TrackSet,
-    /// The units that the worker has from a former source.
+    /// The units that the receiving worker already has, because a former source worker has sent them.
     had: Had,
     cursor: Cursor,
     knows: Knows,

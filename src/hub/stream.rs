@@ -123,7 +123,7 @@ struct Offer {
 struct Asked {
     /// Number of the last request.
     request: u64,
-    /// True while the request is active.
+    /// True from the request until this worker needs the stream no longer.
     holds: bool,
 }
 

@@ -14,7 +14,7 @@ const NOW_MS: u64 = 1_767_225_600_000;
 struct Move(TempFolder);
 
 impl Move {
-    /// Makes an installation with the reference's layout.
+    /// Makes an installation with the layout of Ant Media Server.
     fn new() -> Self {
         let at = Self(TempFolder::new());
         let app = at.old().join("webapps/LiveApp");
@@ -355,7 +355,7 @@ fn copies_are_files_of_their_own() {
     assert!(!everything(&at.home()).iter().any(|(path, ..)| path.to_string_lossy().contains("partial")));
 }
 
-/// The settings files of the reference do not prevent a server from starting.
+/// The settings files that Ant Media Server is shipped with do not prevent this server from starting.
 #[test]
 fn the_reference_s_own_files_are_imported() {
     let at = Move::new();

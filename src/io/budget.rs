@@ -23,11 +23,11 @@ use crate::stats::Refused;
 
 /// Number of address counters; a power of two.
 const BUCKETS: usize = 8192;
-/// If more than one in this many of the allowed unauthenticated peers are connected, some unauthenticated peers are
-/// closed to make room.
+/// Divisor of the limit of unauthenticated peers. If more of them are connected than the result, some are closed to
+/// make room.
 const CROWDED_FROM: u32 = 2;
-/// If fewer than one in this many of the unreserved connections are free, unauthenticated peers are closed to make
-/// room.
+/// Divisor of the number of unreserved connections. If fewer connections are free than the result, unauthenticated
+/// peers are closed to make room.
 const FULL_SHARE: usize = 16;
 /// Divisor of all connections that gives the number reserved for loopback, so that the operator can always connect.
 const LOOPBACK_SHARE: usize = 64;

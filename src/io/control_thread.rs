@@ -301,8 +301,8 @@ mod tests {
             self.held_up.is_due(now, is_due.then_some(now))
         }
 
-        /// Simulates a turn after which a deadline is due. Returns the time by which the deadline
-        /// is delayed, or `None` if it is handled immediately.
+        /// Simulates a turn after which a deadline is due. Returns how long the deadline is delayed, or `None` if it is
+        /// handled immediately.
         fn due(&mut self, worked: u64, waited: u64) -> Option<Duration> {
             let is_judged = self.turn(worked, waited, ms(5), true);
             (!is_judged).then(|| self.held_up.judged(self.now) - self.now)

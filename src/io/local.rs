@@ -61,7 +61,7 @@ pub(super) struct Unnamed {
 /// file that already exists is replaced. No other server uses it, because this server holds the lock of the store.
 pub(super) fn bind(home: &Path, is_upgrade: bool) -> io::Result<Unnamed> {
     let path = socket_file(home);
-    // The name is not longer than the final one, because the path of a socket may have 107 bytes.
+    // The temporary name is not longer than the final one, because the path of a socket may have at most 107 bytes.
     let beside = if is_upgrade { path.with_extension("new") } else { path.clone() };
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

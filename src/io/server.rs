@@ -553,8 +553,8 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Restores control from the store. Records are decoded while further ones are read, so that at most a few thousand of
-/// them are in memory in both forms.
+/// Restores control from the store. Records are decoded while further ones are read, so that at most a few thousand
+/// records are in memory in their stored form in addition to the decoded one.
 fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<Control, StartError> {
     let (sender, batches) = sync_channel::<Result<Vec<(Key, Bytes)>, store::Error>>(2);
     let records = batches.into_iter().map(|batch| Ok(Restored::decode(&batch?)?));

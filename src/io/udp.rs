@@ -19,7 +19,7 @@ use crate::protocol::Remote;
 const BATCH: usize = 16;
 /// Maximum number of bytes of a message: the largest message that segmentation offload makes.
 const MESSAGE_BYTES: usize = 65_536;
-/// Number of consecutive runs that the kernel must refuse before runs are no longer tried.
+/// Number of consecutive runs of datagrams that the kernel must refuse before datagrams are sent one by one.
 const REFUSALS_MAX: u32 = 32;
 /// Sizes of the socket buffers of a shared port. `net.core.rmem_max` and `wmem_max` limit them.
 const PORT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
@@ -247,7 +247,8 @@ mod tests {
         let (a, mut b) = (socket(), socket());
         let segments = a.segments.get();
         let good = Remote::of(b.socket.local_addr().unwrap());
-        // Spoofed packets can come from port 0, and from the address of a whole network.
+        // A spoofed packet can come from port 0, or be sent to a broadcast address, from which an answer would then be
+        // sent. The kernel refuses both answers.
         let no_port = Remote::of("127.0.0.1:0".parse().unwrap());
         let broadcast = Remote { local: Some("127.255.255.255".parse().unwrap()), ..good };
         let mut datagrams = Datagrams::new();

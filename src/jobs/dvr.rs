@@ -65,7 +65,7 @@ pub enum DvrWork {
         /// Maximum bytes of the application's [`DVR`] folder. To make room for a file, folders of ended streams
         /// are removed.
         cap: u64,
-        /// As for [`Self::Resume`].
+        /// Time after which folders of the application are removed if nothing was added to them.
         keep: Duration,
     },
     /// Remove files. Files that do not exist are skipped.

@@ -9,8 +9,8 @@ use super::MainTrack;
 pub struct StreamDetails {
     /// True if control must be notified of each viewer of the stream.
     pub tell_viewers: bool,
-    /// True if control must be asked about each viewer that watches by separate requests (as of
-    /// HLS), because the record limits the number of viewers.
+    /// True if control must be asked about each viewer that watches by separate requests (e.g. HLS), because the record
+    /// limits the number of viewers.
     pub limits_polled: bool,
     /// Id of the main track that the stream belongs to, if any.
     pub main_track: Option<Arc<str>>,

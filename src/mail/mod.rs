@@ -65,7 +65,7 @@ use crate::types::{
 /// Facts about the server's process that its sessions use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Site {
-    /// Bound addresses by name of listener or port; a port that each worker has appears several times.
+    /// Bound addresses by name of listener or port. A port that is bound by several workers appears several times.
     pub bound: Vec<(&'static str, SocketAddr)>,
     /// Addresses of the machine's network interfaces.
     pub hosts: Vec<IpAddr>,
@@ -88,9 +88,11 @@ pub struct SessionSettings {
     pub node: String,
     /// True if any stream may be at another node (`cluster.url`, `edge.origins`).
     pub fetches_any: bool,
-    /// True if datagrams that belong to no session are those of an older process of this server (docs/upgrade.md).
+    /// True if datagrams that belong to no session here are left to an older process of this server, which may have
+    /// their sessions (docs/upgrade.md).
     pub leaves_strays: bool,
-    /// True if another process of this server takes new clients, so that connections end with their requests.
+    /// True if another process of this server takes new clients. HTTP connections are then closed after their current
+    /// request.
     pub retires: bool,
     /// True if the node belongs to a cluster (`cluster.url`).
     pub in_cluster: bool,
@@ -157,8 +159,8 @@ pub enum ToControl {
     },
     /// A viewer that control knows of, or that had requested to play, has left.
     PlayEnded(SessionRef),
-    /// A viewer that watches by separate requests (as of HLS) has started or left. Sent only for
-    /// streams whose viewers are reported one by one.
+    /// A viewer that watches by separate requests (e.g. HLS) has started or left. Sent only for streams whose viewers
+    /// are reported one by one.
     Leased(Box<LeaseNews>),
     /// A request of the API.
     Rest {
@@ -424,8 +426,7 @@ pub enum ToWorker {
         /// `Ok` if the viewer may play, else the reason for refusing.
         verdict: Result<(), NoSubscription>,
     },
-    /// Check again the viewers of an application that watch by separate requests (as of HLS) and
-    /// use this subscriber id.
+    /// Check again the viewers of an application that watch by separate requests (e.g. HLS) and use this subscriber id.
     PassesEnded {
         /// The application.
         app: Arc<str>,
@@ -536,8 +537,8 @@ pub enum ToWorker {
     Connections(StreamId),
     /// If true, no new publishers and viewers are admitted from now on; if false, they are admitted again.
     Leaving(bool),
-    /// From another worker that no longer admits new viewers: digests of its viewers that watch by
-    /// separate requests (as of HLS). Their requests are still served by every worker.
+    /// From another worker that no longer admits new viewers: digests of its viewers that watch by separate requests
+    /// (e.g. HLS). Their requests are still served by every worker.
     Incumbents {
         /// Number of the drain.
         drain: u64,

@@ -25,8 +25,8 @@ pub struct PlayRequest {
     pub polled: Option<PolledRequest>,
 }
 
-/// A request of a viewer that watches by separate requests, as of HLS: there is no connection that
-/// shows how long the viewer watches.
+/// A request of a viewer that watches by separate requests (e.g. HLS): there is no connection that shows how long the
+/// viewer watches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolledRequest {
     /// The identity of the viewer.

@@ -1,6 +1,6 @@
 //! Questions of signalling sockets about streams and rooms, which control answers from its records.
 
-/// A question about a stream, or about the main track of that id.
+/// A question about a stream, or about the main track with that id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
     /// Asks for the stream's record. 404 if there is none.

@@ -94,8 +94,7 @@ pub struct Report {
     pub sources: Vec<SourceFigures>,
     /// Viewers of each stream that has any on this worker. Pushes do not count.
     pub viewers: Vec<(StreamId, u32)>,
-    /// Viewers of each stream that watch by separate requests (as of HLS) on this worker, by
-    /// protocol.
+    /// Viewers of each stream that watch by separate requests (e.g. HLS) on this worker, by protocol.
     pub leased: Vec<(StreamId, &'static str, u32)>,
     /// Viewers of the copies that other nodes make of this worker's streams.
     pub elsewhere: Vec<(StreamId, Viewers)>,

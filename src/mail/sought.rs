@@ -1,4 +1,4 @@
-//! The subject of a request that another node of the cluster may have.
+//! The stream or file that a request asks for, if another node of the cluster may have it.
 
 use std::sync::Arc;
 

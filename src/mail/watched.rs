@@ -1,5 +1,4 @@
-//! Viewers that watch by separate requests (as of HLS), on their way to the worker that counts
-//! them.
+//! Viewers that watch by separate requests (e.g. HLS), on their way to the worker that counts them.
 
 use std::net::SocketAddr;
 

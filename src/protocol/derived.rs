@@ -1,5 +1,5 @@
 //! Derived tracks, which this server makes from published ones while a subscriber selects them. Each derivation is
-//! declared in the row of its protocol ([`super::registry`]).
+//! declared in the entry of its protocol ([`super::registry`]).
 //!
 //! 1. A derivation offers a track for each published one that it can be made from. The offers are part of the
 //!    stream's track list.

@@ -140,7 +140,8 @@ fn distinct(names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
     seen
 }
 
-/// Makes the timeouts of a client: `connect` for the server's consent, `stall` for its media.
+/// Makes the timeouts of a client: `connect` is the maximum time until the server accepts the request, `stall` the
+/// maximum time between two pieces of media.
 #[must_use]
 pub const fn patience(connect: Duration, stall: Duration) -> Patience {
     Patience { handshake: connect, ready: connect, stall }

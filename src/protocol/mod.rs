@@ -1,6 +1,6 @@
 //! The registry of protocols, and the worker's view of each: a [`Session`] whose events and replies name no protocol.
 //!
-//! A new protocol, sink or derived track needs a crate with its state machine, one folder here and one row in
+//! A new protocol, sink or derived track needs a crate with its state machine, one folder here and one entry in
 //! `registry`. A session is made of state machines and is one itself: its input is passed together with the time, and
 //! its events and output are polled.
 

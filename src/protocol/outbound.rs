@@ -97,7 +97,7 @@ pub fn is_source_scheme(text: &str) -> bool {
         .is_some_and(|(name, _)| schemes().any(|scheme| scheme.pulls && scheme.name == name))
 }
 
-/// True if a `target` whose host is this server means this server's stream `key`.
+/// True if `target`, whose host is this server, is this server's own stream `key`.
 #[must_use]
 pub fn is_own_stream(target: &Target, addresses: &Addresses, key: &StreamKey) -> bool {
     request(target).is_some_and(|request| request.means(target.port, addresses, key))

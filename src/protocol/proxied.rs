@@ -19,7 +19,7 @@ const SERVER: &[Key] = &[key(
     "Listeners that accept only connections with a PROXY header from trusted proxies: names as in the ready line, or all",
 )];
 
-/// The row of PROXY headers in [`super::registry`].
+/// The entry of PROXY headers in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol = Protocol { section: &SECTION, ..Protocol::NONE };
 
 static SECTION: Section = Section {

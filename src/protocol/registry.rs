@@ -1,4 +1,4 @@
-//! The list of protocols and of features such as recordings: one row each, declared in its own folder.
+//! The table of protocols and of features such as recordings. Each has one entry, declared in its own folder.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::mail::{SessionSettings, Target};
 use crate::stats::Catalogue;
 use crate::types::{Lookup, StreamKey};
 
-/// The rows.
+/// The entries.
 pub(super) static PROTOCOLS: &[&Protocol] = &[
     &http::PROTOCOL,
     &rtmp::PROTOCOL,
@@ -99,7 +99,8 @@ pub(super) fn blob_roots() -> impl Iterator<Item = &'static BlobRoot> {
     sinks().filter_map(|kind| kind.root)
 }
 
-/// Returns the derivations, each with its number, which stays the same as long as the rows keep their order.
+/// Returns the derivations, each with its number, which stays the same as long as the entries of [`PROTOCOLS`] keep
+/// their order.
 pub(super) fn derivations() -> impl Iterator<Item = (u8, &'static Derivation)> {
     (0..).zip(PROTOCOLS.iter().flat_map(|protocol| protocol.derivations).copied())
 }

@@ -1,5 +1,5 @@
-//! A protocol's row in the [`super::registry`]: listeners, shared ports, settings, figures, URL schemes, sinks and
-//! derived tracks. Features without a network protocol, such as recordings and derived audio, have a row too.
+//! A protocol's entry in the [`super::registry`]: listeners, shared ports, settings, figures, URL schemes, sinks and
+//! derived tracks. Features without a network protocol, such as recordings and derived audio, have an entry too.
 
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -62,7 +62,7 @@ pub(super) struct Protocol {
 }
 
 impl Protocol {
-    /// An empty row to extend.
+    /// An empty entry, from which each protocol takes the fields that it does not set.
     pub(super) const NONE: Self = Self {
         listeners: &[],
         section: &Section::NONE,
@@ -132,8 +132,8 @@ pub struct Listener {
     pub beside: Option<&'static str>,
     /// Role of the listener at ports that several protocols share.
     pub(super) first_bytes: FirstBytes,
-    /// Returns the address; `None` if the listener is off. If the listener belongs to a shared port (`beside`), only
-    /// this matters, and the address is not used.
+    /// Returns the address; `None` if the listener is off. For a listener that belongs to a shared UDP port (`beside`),
+    /// only on or off matters, because the listener uses the address of that port.
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the session of an accepted connection.
     pub(super) begin: fn(Now, SocketAddr, Seed) -> Box<dyn Session>,
@@ -388,8 +388,8 @@ pub(super) struct Outbound {
 
 /// The part of a target that only its protocol understands.
 pub(super) trait Request: Debug + Send + Sync {
-    /// True if this request means the stream `key` when it is sent to port `port` of a server of our kind that has
-    /// these addresses.
+    /// True if this request asks for the stream `key` of this server, in case it is sent to port `port` of a server
+    /// that has these addresses.
     fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;
     /// Makes the session of a push, if the protocol has pushes. `via` lists the streams through which this one was
     /// forwarded, and ends with this stream itself.

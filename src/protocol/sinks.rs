@@ -1,5 +1,5 @@
-//! Sinks: consumers of streams that are not connections, such as recorders. Each is declared in the row of its protocol
-//! ([`super::registry`]).
+//! Sinks: consumers of streams that are not connections, such as recorders. Each is declared in the entry of its
+//! protocol ([`super::registry`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -117,9 +117,9 @@ pub struct SinkKind {
     pub forgets: fn(&str, &AppSettings, &str) -> Option<ArchiveWork>,
     /// Returns true if the sink begins with the stream, because its output is wanted before any request.
     pub begins_with_stream: fn(&AppSettings, &StreamDetails) -> bool,
-    /// Returns true if a change from the first settings to the second ends the sink at once and withdraws its output,
-    /// because the output is no longer protected as the application requires. Other changes apply only to sinks that
-    /// begin later.
+    /// Returns true if a change from the first settings to the second ends the sink immediately and withdraws its
+    /// output, because the output is no longer protected as the application requires. Other changes apply only to sinks
+    /// that begin later.
     pub is_outdated: fn(&AppSettings, &AppSettings) -> bool,
     /// Returns the playlist that announces this blob before it exists, and the segment and part that the playlist has
     /// reached once the blob exists. `None` if the blob is announced only once it exists.

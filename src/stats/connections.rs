@@ -61,7 +61,8 @@ pub trait Figures: Debug + Send + Sync {
     fn gauges(&self) -> Values;
     /// Returns the figures as members of an object of the API.
     fn members(&self) -> serde_json::Map<String, serde_json::Value>;
-    /// Returns figures about the peer's packets, measured where they arrive; `None` if the transport hides them.
+    /// Returns figures about the peer's packets, measured where they arrive; `None` if the protocol does not see
+    /// packets, as over TCP.
     fn reception(&self) -> Option<Reception> {
         None
     }

@@ -1,10 +1,10 @@
 //! Events that players report about themselves, counted by event and technology.
 
-/// Names of the events that are counted. All other events count as the last one.
+/// Names of the events that are counted. Every event with another name counts as `other`.
 pub const PLAYER_EVENTS: [&str; 5] =
     ["playStartedFirstTime", "playStarted", "playPaused", "playEnded", "other"];
 
-/// Names of the technologies that are counted. All others count as the last one.
+/// Names of the technologies that are counted. Every other technology counts as `other`.
 pub const TECHNOLOGIES: [&str; 7] = ["webrtc", "ll-hls", "hls", "dash", "vod", "flv", "other"];
 
 /// Maximum number of milliseconds that one event may add. Players report every few

@@ -101,7 +101,7 @@ impl Awaited {
         true
     }
 
-    /// Removes the stream of an entry from the set of its session.
+    /// Removes `key` from the streams that session `conn` awaits.
     fn forget(&mut self, conn: ConnId, key: &StreamKey) {
         let Some(streams) = self.streams.get_mut(&conn) else { return };
         let before = streams.len();

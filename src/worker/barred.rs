@@ -1,6 +1,6 @@
-//! Viewers that watch by separate requests and whose playback an operator has ended. Their requests are refused for
-//! some time, so that their players give up, as a player does whose connection is closed. The size of the table is
-//! limited. When it is full, the oldest entry is removed.
+//! Viewers that watch by separate requests (e.g. HLS) and whose playback an operator has ended. Their requests are
+//! refused for some time, so that their players give up, as players over a single connection do when it is closed. The
+//! size of the table is limited. When it is full, the oldest entry is removed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ const BARRED: Duration = Duration::from_secs(60);
 /// Maximum number of entries.
 const BARRED_MAX: usize = 4096;
 
-/// Key of the stream (for a ladder, of its main track), protocol, and name of the viewer.
+/// Key of the stream (or of its main track, if the stream is one of several renditions), protocol, and name of the
+/// viewer.
 type Viewer = (StreamKey, &'static str, String);
 
 /// Viewers whose requests are refused.

@@ -73,9 +73,9 @@ impl Ports {
 }
 
 impl Conns {
-    /// Hands the connection of a carrier over to the worker that has the session it belongs to, unless a session here
-    /// has claimed it. A connection that was already handed over once is refused: otherwise its peer could make workers
-    /// pass it around endlessly.
+    /// Hands a carrier's connection over to worker `to`, whose session `datagram` is addressed to, unless a session
+    /// here has claimed the carrier. A connection that was already handed over once is refused: otherwise its peer
+    /// could make workers pass it around endlessly.
     fn hand_over(&mut self, turn: &mut Turn, carrier: ConnId, to: WorkerId, datagram: &[u8]) {
         let Some(conn) = self.get(carrier) else { return };
         if conn.bytes.as_ref().is_some_and(|link| link.was_handed_over) {
@@ -108,8 +108,8 @@ impl Conns {
             self.relate(owner, carrier);
             self.reply(turn, carrier, Reply::Port(PortNews::Carries));
             self.note_authenticated(turn, carrier);
-            // The carrier drops datagrams that are too late to be useful, but only until they are in the kernel. The
-            // kernel may therefore hold only few of them.
+            // The carrier can drop datagrams that have become too late to be useful only while they are in its own
+            // queue. So the kernel may hold only few of them.
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn: carrier, bytes: UNSENT_BYTES_MIN });
         }
         self.touch(turn, carrier);

@@ -20,7 +20,7 @@ const WRITE_STALL: Duration = Duration::from_secs(30);
 const PUSH_STALL: Duration = Duration::from_secs(10);
 /// Time after which a connection that is being closed is dropped if its socket accepts none of the remaining bytes.
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
-/// Maximum number of publications and subscriptions of one session.
+/// Maximum number of publications, and of subscriptions, of one session.
 pub(super) const ROLES_MAX: usize = 64;
 /// Maximum number of sessions that one session may create. It is larger than the maximum number of streams of an
 /// HTTP/2 connection.
@@ -31,9 +31,9 @@ pub(super) const CHILDREN_MAX: usize = 128;
 pub(super) enum Purpose {
     /// Serves a peer.
     Peer,
-    /// An attempt of a push.
+    /// Sends a stream to another server: one attempt of a push.
     Push { push: PushId, attempt: u64, stream: StreamId },
-    /// An attempt of a pull.
+    /// Fetches a stream from another server: one attempt of a pull.
     Pull { pull: PullId, attempt: u64 },
     /// Takes a stream for use by the server itself.
     Sink { stream: StreamId, kind: &'static str },
@@ -41,7 +41,7 @@ pub(super) enum Purpose {
     Recording { recording: RecordingId, stream: StreamId },
     /// Makes a derived track of a stream.
     Producer { stream: StreamId, track: TrackId },
-    /// A task of control that is over: control no longer wants reports about this session.
+    /// Finishes a task that control has ended: control no longer wants reports about this session.
     Ended,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Subscription {
     reason = "the large state is the one that lasts, and every write goes through it"
 )]
 pub(super) enum SubscriptionState {
-    /// Control was asked whether the stream may be played.
+    /// Control was asked whether the stream may be played, and has not answered yet.
     Asked(Box<PlayAsk>),
     /// The stream is being started. The request waits for the stream until `until`.
     Held { ask: Box<PlayAsk>, until: Instant },
@@ -139,7 +139,7 @@ pub(super) enum Flow {
 pub(super) struct ByteLink {
     pub(super) queue: SendQueue,
     pub(super) flow: Flow,
-    /// True if the shell was asked not to read.
+    /// True if the shell, i.e. the I/O code, was told not to read from the socket for now.
     pub(super) reads_paused: bool,
     /// Time since which output has been waiting for the socket; `None` if no output waits.
     pub(super) waits_since: Option<Instant>,
@@ -191,7 +191,7 @@ pub(super) struct DatagramLink {
 /// The membership of a session in the worker's work lists.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Schedule {
-    /// True if the session is listed to be drained.
+    /// True if the session is listed to be drained of events and output in this turn.
     pub(super) dirty: bool,
     /// True if the session is in the write queue.
     pub(super) writing: bool,

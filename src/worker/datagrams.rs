@@ -29,7 +29,7 @@ use crate::types::{ConnId, Handle, Now, WorkerId};
 pub enum Routed {
     /// The datagram was handled.
     Done,
-    /// The datagram belongs to no session, and begins none.
+    /// The datagram belongs to no session, and starts no new session.
     Dropped,
     /// The sender's address is verified, but the sender has no session: call [`Worker::accept_peer`], or drop the
     /// datagram.
@@ -254,7 +254,8 @@ impl Ports {
         let Some((_, demux)) = self.list.iter_mut().find(|(of, _)| *of == port) else {
             return Route::Drop;
         };
-        // A panic in the port, caused by an unauthenticated peer, must not end any session.
+        // Any unauthenticated peer can send datagrams that make the port's demultiplexer panic. Such a panic must not
+        // end any session, so it is only counted, and the datagram is dropped.
         let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.reply));
         let Ok(route) = catch_unwind(route) else {
             turn.meter.stats.panics = turn.meter.stats.panics.saturating_add(1);
@@ -364,8 +365,8 @@ impl Conns {
     ) {
         let Some(conn) = self.get_mut(id) else { return };
         conn.figures.bytes_in = conn.figures.bytes_in.saturating_add(datagram.len() as u64);
-        // Most datagrams of viewers are acknowledgements, which leave nothing to drain. A session whose sink had no room
-        // may have some now.
+        // Most datagrams of viewers are acknowledgements: they cause no events or output, so the session need not be
+        // drained. But they may make room in a session whose sink was full, so that session is drained.
         let is_sated = conn.schedule.sated;
         let is_quiet = self.call(turn, id, |session, ctx| {
             session.datagrams().is_some_and(|peer| {

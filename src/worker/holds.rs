@@ -96,7 +96,8 @@ impl Holds {
         }
     }
 
-    /// Refuses those requests of a session whose streams did not start in time, as for streams that are not live.
+    /// Refuses those requests of a session whose streams did not start in time, with the same answer as for a stream
+    /// that is not live.
     pub(super) fn end_overdue(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get(id) else { return };
         let now = turn.now.mono;

@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    /// Makes control accept the head of a request.
+    /// Makes control accept the head of a request, so that the request's body is taken.
     fn let_body_come(&mut self, conn: ConnId) {
         self.worker.handle_mail(self.now, ToWorker::TakeBody(conn));
         self.drain();

@@ -142,8 +142,8 @@ pub enum Output {
     },
     /// Deliver news about a datagram path of a session of this worker to the worker that receives the path's datagrams.
     Path(WorkerId, PathNews),
-    /// Hand a connection over to the worker that has the session it belongs to. The connection's session on this worker
-    /// ends.
+    /// Hand a connection over to worker `to`, which has the session that the connection's data is for. The connection's
+    /// session on this worker ends.
     HandOver {
         /// The connection.
         conn: ConnId,
@@ -315,7 +315,7 @@ impl Worker {
         self.turn.agenda.writes.has(who)
     }
 
-    /// Queues a session again if its write was interrupted before any bytes were taken.
+    /// Queues a session again after its write was interrupted before the socket had taken any bytes.
     pub fn retry_write(&mut self, id: ConnId) {
         self.conns.enqueue_write(&mut self.turn, id);
     }

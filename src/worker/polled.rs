@@ -186,8 +186,8 @@ impl Polled {
         let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
         let is_of_ladder = wanted.sink.is_some_and(is_of_ladder);
         let mut streams = live.directory.get(&wanted.key).copied().into_iter();
-        // The first stream of a ladder gets its sink immediately. The other streams get theirs when the rendition of
-        // the first one has begun.
+        // A ladder is a group of streams that are renditions of one programme. Its first stream gets its sink
+        // immediately. The others get theirs when the sink of the first has published its blob.
         let stream = streams.next().or_else(|| live.ladder(&wanted.key).next().filter(|_| is_of_ladder));
         let blob = turn.blobs.get(&name.0, &name.1).filter(|blob| blob.is_fresh(turn.now.mono));
         let grows = blob.is_some_and(|blob| live.streams.contains_key(&blob.stream));
@@ -459,8 +459,8 @@ fn is_of_ladder(sink: &'static str) -> bool {
     sinks::find(sink).is_some_and(|kind| kind.ladder.is_some())
 }
 
-/// True if the requested main track has a ladder: several renditions, or a single one for which the application's
-/// settings want a ladder all the same.
+/// True if the requested main track is served as a ladder: it has several renditions, or it has one, and the
+/// application's settings require a ladder even for a single rendition.
 fn has_ladder(turn: &Turn, live: &Live, wanted: &WantedBlob) -> bool {
     let rule = wanted.sink.and_then(sinks::find).and_then(|kind| kind.ladder);
     let is_wanted = rule.zip(turn.apps.get(&wanted.key.app)).is_some_and(|(rule, app)| rule(app));
@@ -472,8 +472,8 @@ fn is_glance(wanted: &WantedBlob) -> bool {
     wanted.sink.and_then(sinks::find).is_some_and(|kind| kind.is_glance)
 }
 
-/// Returns the blob to wait for. If a blob of a ladder is requested but the key belongs to no ladder, this is the blob
-/// of the same name that a single stream makes.
+/// Returns the blob that a request has to wait for. A ladder's blob is replaced by the blob of the same name that a
+/// single stream's sink makes, if the requested key belongs to no ladder. Any other blob is returned unchanged.
 fn as_there_is(turn: &Turn, live: &Live, wanted: &WantedBlob) -> WantedBlob {
     if !wanted.sink.is_some_and(is_of_ladder) || has_ladder(turn, live, wanted) {
         return wanted.clone();

@@ -231,8 +231,8 @@ impl Live {
         }
     }
 
-    /// Appends a published or mirrored unit to this worker's ring. If a format panics at the unit, the unit is left
-    /// out.
+    /// Appends a published or mirrored unit to this worker's ring. If a format panics while it packages the unit, the
+    /// unit is left out.
     pub(super) fn append(
         &mut self,
         turn: &mut Turn,
@@ -315,7 +315,7 @@ impl Live {
         }
     }
 
-    /// Counts faults of a publisher's clock. Records by how many milliseconds the stream has advanced more than the
+    /// Counts faults of a publisher's clock, or records by how many milliseconds the stream has advanced beyond the
     /// publisher's timestamps.
     pub(super) fn note_clock_news(
         &mut self,

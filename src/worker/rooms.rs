@@ -93,8 +93,9 @@ impl Rooms {
         self.watched.insert(watcher, watched);
     }
 
-    /// Registers a viewer of a main track's own stream. The viewer becomes a watcher once there is a subtrack that the
-    /// viewer may see.
+    /// Registers a viewer that plays the stream published under the main track's own name, because there is no subtrack
+    /// yet that the viewer may see. Once there is one, the viewer is notified of all streams of the main track instead
+    /// ([`admit_waiting`]).
     pub(super) fn wait(&mut self, main: StreamKey, role: &str, watcher: SubscriptionId) {
         self.note(Watched { main, role: role.into(), waits: true }, watcher);
     }
@@ -145,8 +146,8 @@ impl Live {
         self.own_of_room(main).into_iter().chain(self.rooms.members(main))
     }
 
-    /// Returns the stream that a publisher sends under the name of a main track. The view of a room is not such a
-    /// stream.
+    /// Returns the stream that a publisher sends under the name of a main track. The view of a room, which the server
+    /// composes and names after the main track, does not count.
     fn own_of_room(&self, main: &StreamKey) -> Option<StreamId> {
         self.directory.get(main).copied().filter(|own| !is_view(self, Some(*own)))
     }
@@ -210,7 +211,7 @@ impl Live {
         stream: StreamId,
         is_new: bool,
     ) {
-        // The view of a room is in no room itself, even if its record names a main track.
+        // The composed view of a room belongs to no room itself, even if its record names a main track.
         let Some(key) = self.key_of(stream).filter(|_| !is_view(self, Some(stream))) else { return };
         let details = self.details.get(stream);
         let main = details.and_then(|details| details.main_track.clone());
@@ -276,7 +277,8 @@ impl Live {
         admit_waiting(self, turn, conns, room);
     }
 
-    /// Applies changed visibility settings of an application to the viewers of its rooms. `saw` holds the former rule.
+    /// Applies changed visibility settings of an application to the viewers of its rooms. `saw` is the former rule:
+    /// true if a viewer with the first role could see a stream with the second role.
     pub(super) fn review_visibility(
         &mut self,
         turn: &mut Turn,
@@ -320,7 +322,8 @@ impl Live {
         self.leave_room(turn, conns, key, key, end);
     }
 
-    /// Removes a stream from a main track. If it was the last stream, the main track's viewers are ended.
+    /// Removes a stream from a main track. If it was the last stream, the subscriptions of the main track's viewers are
+    /// ended.
     fn leave_room(
         &mut self,
         turn: &mut Turn,

@@ -49,7 +49,8 @@ fn tracks() -> std::sync::Arc<Tracks> {
     std::sync::Arc::new(Tracks::new(1, all.map(|(kind, n)| track(kind, n))))
 }
 
-/// The four selections.
+/// The selections of the four viewers: the first video and audio track, another video track, another audio track, or
+/// all.
 fn selections() -> [Selection; 4] {
     let (video, audio) = (Pick::Only(id(TrackKind::Video, 1)), Pick::Only(id(TrackKind::Audio, 1)));
     [

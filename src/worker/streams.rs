@@ -190,7 +190,7 @@ pub(super) struct SourceCount {
     pub(super) pictures: u64,
     pub(super) dropped: u64,
     pub(super) clock_faults: media::FaultCounts,
-    /// Milliseconds by which the stream has advanced more than its timestamps ([`media::ClockNews::MadeUp`]).
+    /// Milliseconds by which the stream has advanced beyond the publisher's timestamps ([`media::ClockNews::MadeUp`]).
     pub(super) made_up_ms: i64,
     /// Time of the last log line about each kind of clock fault.
     pub(super) clock_told: [Option<Instant>; media::ClockFault::ALL.len()],
@@ -209,7 +209,8 @@ pub(super) fn mirror_request(stream: &mut Stream, to: WorkerId) -> ToWorker {
 }
 
 impl Worker {
-    /// Handles a message from control or from another worker. Media units come by [`Worker::handle_mirrored`].
+    /// Handles a message from control or from another worker. Media units that another worker sends are passed to
+    /// [`Worker::handle_mirrored`] instead.
     pub fn handle_mail(&mut self, now: Now, mail: ToWorker) {
         self.turn.now = now;
         match mail {
@@ -526,7 +527,7 @@ impl Live {
         }
     }
 
-    /// Makes a session await a stream, unless it is live.
+    /// Makes a session await a stream, unless the stream is live.
     pub(super) fn await_stream(&mut self, conns: &Conns, id: ConnId, key: StreamKey) {
         let is_there = self.directory.contains_key(&key) || self.is_room(&key);
         if conns.get(id).is_some() && !is_there {

@@ -48,8 +48,8 @@ impl Worker {
             SubscriptionEvent::Audience(viewers) => {
                 audience::note(&mut self.conns, id, subscription, viewers)
             }
-            // The rest of a partly sent unit must be sent before later bytes of the connection, e.g. for a close or
-            // another play.
+            // The rest of a partly sent unit is still sent. It must precede any later bytes on the connection, e.g. a
+            // close message or the answer to another play request.
             SubscriptionEvent::Unsubscribe => {
                 self.live.unsubscribe(&mut self.turn, &mut self.conns, id, subscription)
             }
@@ -151,7 +151,7 @@ impl Live {
     }
 
     /// Makes a viewer that accepts subtracks watch a main track that has subtracks, unless the viewer's session watches
-    /// it already. Returns true if the viewer now watches it.
+    /// this main track already. Returns true if the viewer has begun to watch the main track.
     fn enter_room(
         &mut self,
         turn: &mut Turn,

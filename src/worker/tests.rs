@@ -443,7 +443,8 @@ fn a_session_that_panics_ends_alone_wherever_it_does() {
     }
 }
 
-/// A format that writes each frame as the frame's time, and panics at the frame with the time in this struct.
+/// A format that writes each frame as the frame's timestamp in brackets, and panics at the frame with the timestamp in
+/// this struct.
 #[derive(Debug)]
 struct Fragile(i64);
 

@@ -156,8 +156,8 @@ impl Records {
 }
 
 /// Returns the key with which a subscriber's time codes are computed, from the subscriber's own secret or else from
-/// that of the application. `None` if the application has no secret, or issues no codes to subscribers without a
-/// record.
+/// that of the application. `None` if there is no secret, or if the application refuses codes of subscribers without a
+/// stored record.
 pub(super) fn code_key(
     app: &AppSettings,
     kind: &str,

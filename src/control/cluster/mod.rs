@@ -174,7 +174,7 @@ impl Cluster {
         }
     }
 
-    /// Returns all nodes known to the directory, including this node, ordered by name.
+    /// Returns all nodes known to the directory, including this node, sorted by name.
     pub(in crate::control) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
@@ -238,7 +238,7 @@ impl Cluster {
         }
     }
 
-    /// Ties a claim to a live stream.
+    /// Notes that a live stream uses the claim of this ticket, so that the claim is released when the stream ends.
     pub(in crate::control) fn hold(&mut self, stream: StreamId, ticket: Ticket) {
         if let Some(before) = self.of_streams.insert(stream, ticket) {
             self.release(before);
@@ -398,8 +398,8 @@ impl Cluster {
                 self.claims.remove(&key);
                 let held = self.tickets.get(&key).into_iter().flatten();
                 let tokens = held.filter_map(|ticket| self.held.get(ticket)).map(|held| held.token);
-                // The directory has lost a claim of this node, or another node has ended it, so this node asserts it
-                // again.
+                // The directory has lost a claim of this node, or another node has ended it, so this node asserts its
+                // claim again.
                 if let Some(token) = tokens.max().filter(|token| *token > 0) {
                     self.requests.push_back(Request::Keep { key: key.clone(), token });
                 }

@@ -86,7 +86,8 @@ impl Members {
     }
 }
 
-/// An event of a stream to report, with the members that the hook has besides those of the record.
+/// An event of a stream to report by a hook. Besides the members that come from the stream's record, the hook has these
+/// members.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::control) struct Notice<'a> {
     action: &'static str,

@@ -55,7 +55,7 @@ struct Recording {
     name: Option<String>,
     stream: StreamId,
     worker: WorkerId,
-    /// Time of the order, in Unix milliseconds.
+    /// Time at which a worker was asked to begin the recording, in Unix milliseconds.
     began: i64,
     /// Id of the first file.
     vod: String,
@@ -168,7 +168,8 @@ impl Recordings {
         counts
     }
 
-    /// Running recordings of an application: stream, container, and time of the order in Unix milliseconds.
+    /// Running recordings of an application: stream, container, and the time at which a worker was asked to begin, in
+    /// Unix milliseconds.
     pub(super) fn under_way<'a>(
         &'a self,
         app: &'a str,

@@ -180,7 +180,7 @@ impl Records {
         })
     }
 
-    /// Returns the records of an application that follow the given id, ordered by id; all records if no id is given.
+    /// Returns the records of an application that follow the given id, sorted by id; all records if no id is given.
     pub(super) fn behind<'a>(
         &'a self,
         app: &str,

@@ -146,7 +146,7 @@ fn is_file(url: &str) -> bool {
         && ["mp4", "webm", "flv"].iter().any(|ending| url.ends_with(ending))
 }
 
-/// True if a source may be stored with this URL. The address is checked at the start of the source.
+/// True if a source may be stored with this URL. The address of the host is checked later, when the source is started.
 fn is_source_url(app: &str, url: &str) -> bool {
     if outbound::is_own_path(url) {
         return matches!(outbound::read_own_path(url, app), Ok(_) | Err(UrlError::Unsupported(_)));

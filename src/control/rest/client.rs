@@ -1,9 +1,9 @@
 //! The origin of a request: the client's address behind proxies, and the page from which a browser sends it.
 //!
-//! "From this machine" is the only credential of the first administrator, and by default of an application's API. A
-//! local proxy that is not configured would give its own address to every client, and a page whose name resolves to
-//! 127.0.0.1 (DNS rebinding) makes a local browser send requests. Such requests count as coming from no known address:
-//! only rules for all addresses match.
+//! "From this machine" is the only credential of the first administrator, and by default of an application's API. Two
+//! kinds of requests seem to come from this machine but do not: those through a local proxy that is not configured,
+//! which have the proxy's address, and those that a local browser sends for a page whose name resolves to 127.0.0.1
+//! (DNS rebinding). They count as coming from no known address: only rules for all addresses match.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -26,7 +26,8 @@ impl ControlConfig {
         if !client.is_loopback() {
             return Some(client);
         }
-        // The request was forwarded, but the address is still that of the connection, so it may be the proxy's own.
+        // If the request was forwarded, but the address is still that of the connection, it may be the proxy's own
+        // address.
         let passed_on = client == peer.ip().to_canonical() && cors::is_passed_on(request);
         let foreign = !cors::is_for_this_machine(request, &server.names);
         Some(if passed_on || foreign { NOBODYS } else { client })

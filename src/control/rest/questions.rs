@@ -1,5 +1,5 @@
 //! Answers to questions from signalling sockets ([`Question`]). If viewers are checked, a socket without access to a
-//! stream or its main track learns little more than that the stream exists.
+//! stream or its main track sees only the [`PUBLIC`] members of the stream's record.
 
 use serde_json::{Map, Value, json};
 

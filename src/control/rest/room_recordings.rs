@@ -21,7 +21,7 @@ struct Manifest<'a> {
     room: &'a str,
     /// Wall-clock time at which the recording's clock was zero, in Unix milliseconds.
     start_time: i64,
-    /// Files, ordered by their start.
+    /// Files, sorted by their start.
     files: Vec<File<'a>>,
 }
 

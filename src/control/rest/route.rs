@@ -95,7 +95,7 @@ pub struct Route {
     pub query: &'static [&'static str],
     /// True if the answer is a credential.
     pub gives_credential: bool,
-    /// True if calls are answered by the node at which the stream named by the first parameter is live.
+    /// True if calls are answered by the node at which a stream is live, the stream that the first parameter names.
     pub at_origin: bool,
     /// Group of the operation in the document.
     pub tag: &'static str,
@@ -125,7 +125,7 @@ impl Route {
         Self { gives_credential: true, ..self }
     }
 
-    /// Lets the node at which the stream named by the first parameter is live answer the calls.
+    /// Makes calls be answered by the node at which a stream is live, the stream that the first parameter names.
     pub(super) const fn at_origin(self) -> Self {
         Self { at_origin: true, ..self }
     }

@@ -1,6 +1,6 @@
 //! Lists and counts, made in slices so that publishers never wait, regardless of the search and the number of records.
 //!
-//! 1. A slice examines a limited number of records. For an ordered list, each round keeps the records that come first,
+//! 1. A slice examines a limited number of records. For a sorted list, each round keeps the records that come first,
 //!    at most [`RANKS_MAX`]. Later pages take more rounds, not more memory.
 //! 2. The records of the page are written, a limited number of bytes per slice, each as the requester may see it.
 //!
@@ -42,7 +42,7 @@ const NEXT_OFFSET: &str = "Next-Offset";
 const SCANS_MAX: usize = 256;
 /// Maximum number of scans that advance at a time.
 const ACTIVE_MAX: usize = 4;
-/// Maximum number of records that a round of an ordered list keeps.
+/// Maximum number of records that a round of a sorted list keeps.
 const RANKS_MAX: usize = 4096;
 /// Pause between two slices, for other inputs.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -62,7 +62,7 @@ pub(super) struct Order {
     descending: bool,
 }
 
-/// A record's place in the order; equal keys are ordered by id.
+/// A record's place in the order; equal keys are sorted by id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     date: i64,
@@ -136,7 +136,7 @@ enum Row<'a> {
     User(&'a User),
 }
 
-/// Progress of an ordered list, which is made in rounds: the first records found in this round, and the last record
+/// Progress of a sorted list, which is made in rounds: the first records found in this round, and the last record
 /// that earlier rounds have skipped. A record is represented by its [`Rank`].
 #[derive(Debug, Default)]
 struct Ranks {
@@ -185,9 +185,9 @@ enum Stage {
         after: Option<Arc<str>>,
         /// Number of matches so far.
         matched: usize,
-        /// Page so far, if the list has no order.
+        /// Ids of the page so far, if the list is not sorted.
         page: VecDeque<Arc<str>>,
-        /// Ranks of the first records found so far, if the list has an order.
+        /// Ranks of the first records found so far, if the list is sorted.
         ranks: Ranks,
     },
     /// Writing the records of the page.
@@ -448,7 +448,7 @@ fn contains(text: &str, search: &str) -> bool {
 }
 
 impl Records {
-    /// Returns the records of a collection with an id greater than the given one, ordered by id.
+    /// Returns the records of a collection with an id greater than the given one, sorted by id.
     fn rows<'a>(
         &'a self,
         collection: Collection,
@@ -576,7 +576,7 @@ impl Context {
     }
 }
 
-/// Returns the auxiliary records of a kind with an id greater than the given one, ordered by id.
+/// Returns the auxiliary records of a kind with an id greater than the given one, sorted by id.
 fn side_rows<'a>(
     records: &'a AuxiliaryRecords,
     kind: Kind,
@@ -589,7 +589,7 @@ fn side_rows<'a>(
     behind.map(|(key, record)| (&key.id, record))
 }
 
-/// Returns the row of a file's record, if the file is playable.
+/// Returns a file's record in the form in which lists handle it; `None` if the file is not playable.
 fn file_of(record: &Auxiliary) -> Option<Row<'_>> {
     match record {
         Auxiliary::Vod(vod) if !vod.unfinished => Some(Row::File(vod)),

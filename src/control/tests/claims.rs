@@ -384,7 +384,8 @@ fn leases_that_ran_out_while_the_directory_was_away_are_given_time() {
     rig.takes_time(&key);
 }
 
-/// A directory that hangs breaks no connection. The first node that it answers again must not bury the others.
+/// A directory that hangs breaks no connection. The first node that it answers again must not end the claims of the
+/// other nodes, which could not renew their leases either.
 #[test]
 fn leases_that_ran_out_while_the_directory_answered_nobody_are_given_time() {
     let mut rig = Rig::with_directory(&[]);

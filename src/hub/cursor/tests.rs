@@ -329,7 +329,8 @@ fn a_cursor_that_the_ring_has_passed_goes_on_at_a_key_frame() {
     let mut cursor = line.cursor();
     (1..6000).for_each(|n| line.push(n, false));
     assert!(matches!(cursor.check_lag(&line.ring, line.packager.chosen(), i64::MAX), Jump::Skipped(_)));
-    // The cursor has lost units to which later units refer.
+    // The ring has dropped units that the cursor had not sent. Later units refer to them, so nothing is sent before the
+    // next key frame.
     line.push(6000, false);
     assert!(line.write(&mut cursor, usize::MAX).is_empty());
     line.push(6001, true);

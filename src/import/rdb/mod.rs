@@ -310,8 +310,8 @@ fn skip_stream<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
     if is_later(kind::STREAM_4) { skip_producers(input) } else { Ok(()) }
 }
 
-/// Skips the idempotent producers of a stream: for each producer, the messages that it may repeat, and then limits and
-/// counts.
+/// Skips the idempotent producers of a stream: two limits; then, for each producer, its name and the messages that it
+/// may repeat; then two counts.
 fn skip_producers<R: Read>(input: &mut Input<R>) -> io::Result<()> {
     input.skip_lengths(2)?;
     each(input, |producer| {

@@ -553,8 +553,8 @@ mod tests {
         for (name, data) in [("2.ts", &b"two"[..]), ("3.ts", b"three"), ("7.list", list)] {
             put((&root, &ledger), "a", name, data).unwrap();
         }
-        // A file that sorts before the others and cannot be removed, as on a broken disk, or if it has another
-        // owner.
+        // The file `3.ts` cannot be removed, as on a broken disk or if it belongs to another user. It comes before
+        // other files in the order of names.
         let useless = |path: &Path| match path.ends_with("3.ts") {
             true => Err(io::ErrorKind::PermissionDenied.into()),
             false => fs::remove_file(path),

@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 /// Maximum number of addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 2;
-/// Bytes read at once.
+/// Maximum number of bytes read by one call.
 const READ_BYTES: usize = 16 * 1024;
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;

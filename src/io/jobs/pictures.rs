@@ -3,12 +3,14 @@
 //!
 //! 1. [`Pictures::run`] takes a free place and starts its process if it has none. The process is this program
 //!    again, run as `preview-worker` ([`crate::io::preview_worker`]), with only a socket as its standard input.
-//! 2. The request is sent over the socket, and the answer is read from it. A process is killed if it does not
-//!    answer within [`PATIENCE`], dies, or sends a malformed message. The next picture then gets a new process.
+//! 2. The request is sent over the socket, and the answer is read from it. A process that does not answer within
+//!    [`PATIENCE`], or sends a malformed message, is killed. The next picture then gets a new process, as it does if a
+//!    process has ended by itself.
 //! 3. A process that has made [`PICTURES_MAX`] pictures is replaced. A process without work for [`IDLE`] is ended.
 //!
-//! If a process died on a key frame, the stream of that key frame must wait longer for its next picture; the
-//! submitter of the job ensures this. If no process can be started or confined, no pictures are made for [`PAUSE`].
+//! If a process ended or was killed while it made the picture of a key frame, the stream of that key frame must wait
+//! longer for its next picture; the submitter of the job ensures this. If no process can be started or confined, no
+//! pictures are made for [`PAUSE`].
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;

@@ -25,7 +25,7 @@ use crate::store::{self, Error, Op, RedbStore, Store};
 
 /// Time in which the newer process has to open the store and to begin to serve.
 pub(super) const TAKE_MAX: Duration = Duration::from_secs(60);
-/// Number of attempts to open the store again, and the pause between two.
+/// Number of attempts to open the store again, and the pause between two attempts.
 const REOPEN_ATTEMPTS: u32 = 40;
 const REOPEN_PAUSE: Duration = Duration::from_millis(250);
 /// Time after which a process that reads no messages counts as gone.

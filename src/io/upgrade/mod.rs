@@ -53,8 +53,8 @@ pub(super) const TAKES_OVER: &str = "--take-over";
 const READY_MAX: Duration = Duration::from_secs(60);
 /// Time in which the workers have to list their sockets.
 const LIST_MAX: Duration = Duration::from_secs(10);
-/// Number of times that a failed process is checked for its end before it is killed, and the pause between
-/// two. A process that ends by itself gives a reason to report.
+/// Number of times that a failed process is checked for its end before it is killed, and the pause between two checks.
+/// If the process ends by itself, its exit status gives a reason to report.
 const END_LOOKS: u32 = 50;
 const END_LOOK: Duration = Duration::from_millis(20);
 /// Time for which clients that have connected to this process may still begin sessions here.

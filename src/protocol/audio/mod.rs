@@ -34,7 +34,7 @@ pub const fn lack() -> Option<&'static str> {
     )
 }
 
-/// The row of derived audio in [`super::registry`].
+/// The entry of derived audio in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol =
     Protocol { section: &settings::SECTION, derivations: &[&TO_OPUS, &TO_AAC, &SILENCE], ..Protocol::NONE };
 

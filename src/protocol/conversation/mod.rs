@@ -34,7 +34,7 @@ pub enum Event {
     Request(RequestEvent),
     /// Blocking work; answered by [`Reply::Job`].
     Job(Job),
-    /// News of the push, pull or sink for which this session was ordered.
+    /// News of the push, pull or sink that this session carries out for control.
     Order(OrderEvent),
     /// An event for another session.
     Family(FamilyEvent),

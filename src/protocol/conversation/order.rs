@@ -1,8 +1,8 @@
-//! Events of a session that control has ordered: a push, a pull or a sink.
+//! Events of a session that carries out a task of control: a push, a pull or a sink.
 
 use crate::mail::{Blob, NextServer, PullState, PushState, RecordingNews};
 
-/// An event of an ordered session.
+/// An event of a session that carries out a task of control.
 #[derive(Debug)]
 pub enum OrderEvent {
     /// The state of the push that this session carries out.
@@ -11,7 +11,7 @@ pub enum OrderEvent {
     Pull(PullState),
     /// News of the recording that this session carries out.
     Recording(RecordingNews),
-    /// Publishes a blob of the stream for which the session was ordered.
+    /// Publishes a blob of the stream that control has assigned to this session.
     Blob(Box<Blob>),
     /// Moves a pull to another server: its byte stream is closed, and [`crate::protocol::Paths::handle_path`] reports
     /// the next one.

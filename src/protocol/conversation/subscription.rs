@@ -32,8 +32,8 @@ pub struct PlayAsk {
 pub enum SubscriptionEvent {
     /// Asks to play; answered by [`SubscriptionNews::Verdict`].
     Subscribe(PlayAsk),
-    /// Subscribes to the stream for which the session was ordered (a push, a sink), in this format; answered by
-    /// [`SubscriptionNews::Verdict`], too.
+    /// Subscribes to the stream that control has assigned to this session (a push or a sink), in this format; answered
+    /// by [`SubscriptionNews::Verdict`].
     Attach(Format),
     /// Selects other tracks from the next key frame on; until then the present ones are sent.
     Select(Selection),

@@ -131,7 +131,7 @@ pub(in crate::protocol) fn config<'a>(track: &'a Track, chosen: &Chosen) -> Opti
             let head = AudioTag::write_header(AudioPacket::SequenceHeader);
             Some(Body::new(TagKind::Audio, &head, record))
         }
-        // ffmpeg begins AC-3 and E-AC-3 with an empty record, too.
+        // The record of AC-3 and E-AC-3 is empty. It is sent all the same, as ffmpeg does.
         Codec::Aac | Codec::Opus | Codec::Ac3 | Codec::Eac3 | Codec::Flac => {
             Body::enhanced_audio(form, codec, AudioPacket::SequenceHeader, record)
         }

@@ -142,7 +142,7 @@ impl Depackager {
         self.timeline.take_clock_news()
     }
 
-    /// Returns the tracks of the stream as of the last message.
+    /// Returns the tracks of the stream as the messages so far describe them.
     pub(crate) const fn tracks(&self) -> &Arc<Tracks> {
         &self.tracks
     }

@@ -1,8 +1,8 @@
 //! HTTP connections: a router for the API of control, files, and the mounts of other protocols.
 //!
-//! Requests are answered one at a time. `mounts` has the table of paths. The rules of a row for origins, methods and
-//! bodies are enforced before its handler gets the request (docs/http.md). The handler answers the request, or makes
-//! a [`Responder`] that answers it later.
+//! Requests are answered one at a time. `mounts` has the table of paths. The rules of a path for origins, methods and
+//! bodies are enforced before its handler gets the request (docs/http.md). The handler answers the request, or makes a
+//! [`Responder`] that answers it later.
 
 mod feed;
 mod file_jobs;
@@ -53,7 +53,7 @@ use substream::{Substream, ToStream};
 use taken::Taken;
 use upload::Upload;
 
-/// HTTP's row in [`super::registry`].
+/// HTTP's entry in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[
         Listener {
@@ -177,7 +177,8 @@ impl HttpSession {
         }
         let own_policy = app.and_then(|app| app.security.content_security_policy.as_ref());
         fields.extend(own_policy.map(|policy| (cors::CONTENT_SECURITY_POLICY, policy.clone())));
-        // Clients and proxies that keep their connections come to the other process. Viewers of a playlist stay.
+        // This process takes no new clients any more. A client or proxy whose connection is closed after this response
+        // sends its next request to the process that does. Viewers of a playlist may stay here.
         let is_watching = || FilePath::of(&request.path, ctx.apps).is_ok_and(|file| file.is_stream());
         if ctx.server.retires && self.substream.is_none() && !is_watching() {
             fields.push(("Connection", "close".to_owned()));

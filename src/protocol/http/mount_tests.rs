@@ -1,4 +1,4 @@
-//! To be reached over HTTP, a new protocol needs only a row in the table of mounts. The rows for WHIP, HLS, a
+//! To be reached over HTTP, a new protocol only has to be added to the table of mounts. The entries for WHIP, HLS, a
 //! panel and a signalling socket in this file exist only for these tests.
 
 use std::sync::Arc;

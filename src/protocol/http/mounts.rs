@@ -84,7 +84,7 @@ const API: &[Mount<Handler>] = &[
 const FILES: &[Mount<Handler>] = &[
     // The path at which a certificate authority fetches the answer to its challenge (RFC 8555 §8.3).
     read("/.well-known/acme-challenge/{token}", HttpSession::challenge),
-    // A blob that is published under that name, a file below webapps, or a built-in page.
+    // A blob that is published under the path, a file below `webapps`, or a built-in page.
     read("/{*}", HttpSession::file),
 ];
 

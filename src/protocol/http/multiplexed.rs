@@ -2,7 +2,7 @@
 //! the output of its children into frames.
 //!
 //! 1. When a request arrives, its session is created. It is the same [`HttpSession`] as over HTTP/1.1, with the same
-//!    rows, responders and limits.
+//!    table of mounts, responders and limits.
 //! 2. Parent and child exchange messages ([`ToStream`], [`FromStream`]). Bodies are passed on as they arrive, answers
 //!    as slices that are not copied.
 //! 3. A slow stream holds back only its own session, which is notified of the number of bytes sent. The peer's windows

@@ -32,7 +32,8 @@ use pull::HttpPull;
 use url::LiveUrl;
 use web_socket::WsFlvClient;
 
-/// The row of HTTP-FLV and WS-FLV in [`super::registry`]. Viewers connect to the listeners of HTTP.
+/// The entry of HTTP-FLV and WS-FLV in the table of protocols ([`super::registry`]). Viewers connect to the listeners
+/// of HTTP.
 pub(super) static PROTOCOL: Protocol = Protocol {
     schemes: &[
         Scheme {
@@ -110,7 +111,7 @@ impl Request for LiveUrl {
     }
 }
 
-/// The URL of a stream in WebSocket messages.
+/// The URL of a stream over WS-FLV, i.e. of FLV tags in WebSocket messages.
 #[derive(Debug)]
 struct InMessages(LiveUrl);
 
@@ -128,7 +129,7 @@ impl Request for InMessages {
 const SCRATCH_BYTES: usize = 4096;
 /// Maximum size of the head of a tag: frame head, tag head, body head, trailer.
 const HEAD_BYTES: usize = 64;
-/// Maximum length of a slice that is copied for each viewer.
+/// Maximum length of a slice that contains a timestamp. Such a slice is copied for each viewer.
 const STAMPED_BYTES_MAX: usize = 32;
 /// Offset of the timestamp in a tag's head.
 const TIMESTAMP_AT: usize = 4;

@@ -78,7 +78,8 @@ impl Depackager {
         }
     }
 
-    /// Skips the beginning of the files; a video then begins at its next key frame.
+    /// Skips all samples before `time`, counted from the beginning of each file. A video track then begins at its first
+    /// key frame after that time.
     pub(in crate::protocol) fn beginning_at(mut self, time: Duration) -> Self {
         if !time.is_zero() {
             self.from = i64::try_from(time.as_millis()).unwrap_or(i64::MAX).saturating_mul(90);
@@ -86,7 +87,7 @@ impl Depackager {
         self
     }
 
-    /// True if the beginning of the files is to be skipped, and no unit has been emitted yet.
+    /// True if the samples before some time are to be skipped, and no unit has been emitted yet.
     pub(in crate::protocol) fn skips(&self) -> bool {
         self.from != i64::MIN && !self.delivers
     }

@@ -26,7 +26,7 @@ const NAME: &str = "preview";
 /// The folder of the pictures, beside the application's `streams`.
 static ROOT: BlobRoot = BlobRoot { name: "previews", picture: Some("jpg") };
 
-/// The row of previews in [`super::registry`].
+/// The entry of previews in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol =
     Protocol { section: &settings::SECTION, sinks: &[&sink::PNG, &sink::JPEG], ..Protocol::NONE };
 

@@ -113,7 +113,7 @@ impl PreviewSettings {
         })
     }
 
-    /// True if pictures of this format are made by period.
+    /// True if pictures of this format are made periodically, without a request.
     pub(super) fn makes_by_period(&self, format: Format) -> bool {
         self.by_period == Some(format)
     }

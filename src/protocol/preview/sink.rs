@@ -2,7 +2,7 @@
 //! still waits for its job.
 //!
 //! A failure is stored like a picture, as an empty blob. If no decoder accepts a key frame, or the decoding process
-//! dies of it, requests for the picture start no new attempt until the blob expires.
+//! crashes or hangs on it, requests for the picture start no new attempt until the blob expires.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,11 +27,11 @@ use crate::types::{Handle, Now, StreamId, StreamKey};
 const KEY_FRAME_WAIT: Duration = Duration::from_secs(10);
 /// Pause after a key frame that no decoder accepts.
 const REFUSED: Duration = Duration::from_secs(30);
-/// Pause after a key frame of which the decoding process has died.
+/// Pause after a key frame on which the decoding process has crashed or hung.
 const DIED: Duration = Duration::from_secs(60);
 /// Maximum number of times that the pause [`DIED`] is doubled, for a stream with a picture per period.
 const DOUBLINGS_MAX: u32 = 6;
-/// Minimum time for which a picture made by period is served, because key frames may be that far apart.
+/// Minimum time for which a periodically made picture is served, because key frames may be that far apart.
 const BETWEEN_KEY_FRAMES: Duration = Duration::from_secs(60);
 
 /// The kind of sink that makes PNG.
@@ -83,7 +83,7 @@ static FORMAT: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// Nothing is derived for a picture, so every track fits; a video that can be decoded is preferred.
+/// Every track fits, because no track is transcoded only for a picture. A video that can be decoded is preferred.
 fn fit(track: &Track) -> Fit {
     let is_video = track.kind() == TrackKind::Video;
     if is_video && !picture::can_decode(&track.config) { Fit::Rarely } else { Fit::Well }
@@ -117,7 +117,7 @@ struct PreviewSink {
     next: Instant,
     /// The time until which the first key frame must arrive.
     until: Instant,
-    /// Number of consecutive key frames of which the decoding process has died.
+    /// Number of consecutive key frames on which the decoding process has crashed or hung.
     deaths: u32,
     /// True if the reason for missing pictures was logged.
     is_reason_told: bool,

@@ -147,7 +147,7 @@ fn what_cannot_be_had_is_not_tried_again_at_once() {
         let (blob, _) = rig.answer(Err(reason));
         assert_eq!((blob.bytes.len(), rig.fresh_for(&blob)), (0, Duration::from_secs(seconds)));
     }
-    // For pictures by period, each death of the process doubles the pause, and a picture resets it.
+    // For periodically made pictures, each crash of the decoding process doubles the pause. A picture resets the pause.
     let mut rig = Rig::new(&[("generatePreview", "true")]);
     rig.events();
     for seconds in [60, 120, 240] {

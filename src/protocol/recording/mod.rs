@@ -15,6 +15,6 @@ mod webm;
 use super::row::Protocol;
 pub use container::Container;
 
-/// The row of recordings in [`super::registry`].
+/// The entry of recordings in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol =
     Protocol { sinks: &[&sink::MP4, &sink::WEBM, &clip::KIND], ..Protocol::NONE };

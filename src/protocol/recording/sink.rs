@@ -31,8 +31,8 @@ const FILE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 const HELD_BYTES_MAX: usize = 8 << 20;
 /// Maximum number of appended bytes that are not synced yet.
 const UNSYNCED_BYTES_MAX: usize = 8 << 20;
-/// Maximum number of recent track changes for which a new file begins at once. With more changes, one file begins per
-/// [`CHANGE_PERIOD`], and nothing is recorded in between.
+/// Maximum number of recent track changes after which a new file begins immediately. With more changes, one file begins
+/// per [`CHANGE_PERIOD`], and nothing is recorded in between.
 const CHANGES_MAX: u32 = 8;
 /// Period after which a change no longer counts towards [`CHANGES_MAX`].
 const CHANGE_PERIOD: Duration = Duration::from_secs(10);

@@ -36,7 +36,7 @@ pub(super) use settings::{cluster_of, secret_of};
 /// Default port of `relay` URLs.
 const DEFAULT_PORT: u16 = 5000;
 
-/// The relay's row in [`super::registry`].
+/// The relay's entry in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[Listener {
         name: "relay",

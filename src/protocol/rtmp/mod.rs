@@ -50,7 +50,7 @@ fn first_bytes(bytes: &[u8]) -> Guess {
     Guess::by_prefix(bytes, &[VERSION])
 }
 
-/// RTMP's row in [`super::registry`].
+/// RTMP's entry in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[
         Listener {

@@ -47,7 +47,7 @@ impl RtmpPush {
                     let takes_all =
                         self.machine.as_ref().is_some_and(|machine| machine.client.takes_multitrack());
                     let tracks = if takes_all { Selection::ALL } else { Selection::DEFAULT };
-                    // Platforms refuse a stream without audio.
+                    // Many platforms refuse a stream without audio, so silence is sent if the stream has none.
                     let selection = Selection { silence: true, ..tracks };
                     self.attempt.broadcast(now, self.format(message_stream).select(selection));
                 }

@@ -26,7 +26,8 @@ impl RtmpUrl {
         Ok(Self { host, port, app, tc_url, name })
     }
 
-    /// Returns the id of the stream on a server of our kind: the first segment of the name, without the query.
+    /// Returns the stream id that the URL means if its server is a Millstream server: the first segment of the name,
+    /// without the query.
     pub(crate) fn stream_id(&self) -> &str {
         self.name.split(['/', '?']).next().unwrap_or("")
     }

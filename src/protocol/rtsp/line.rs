@@ -26,7 +26,8 @@ pub(super) const WAITING_BYTES_MAX: usize = 1 << 20;
 /// not overflow its socket.
 pub(super) const PACE_BYTES: usize = 32 << 10;
 pub(super) const PACE_INTERVAL: Duration = Duration::from_millis(2);
-/// Maximum bytes sent at once to a distant viewer while little waits: most pictures, or the beginning of a key frame.
+/// Maximum bytes sent in one burst to a distant viewer while little waits: most pictures, or the beginning of a key
+/// frame.
 const FAR_BYTES: usize = 16 << 10;
 /// Further bytes per interval for a distant viewer (20 Mb/s).
 const FAR_STEP: usize = 5 << 10;

@@ -62,7 +62,7 @@ fn first_bytes(bytes: &[u8]) -> Guess {
     [Guess::Yes, Guess::Unknown].into_iter().find(|guess| by.contains(guess)).unwrap_or(Guess::No)
 }
 
-/// RTSP's row in [`super::registry`].
+/// RTSP's entry in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[
         Listener {

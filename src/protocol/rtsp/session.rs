@@ -344,8 +344,8 @@ impl RtspSession {
     }
 
     fn machine_closed(&mut self, reason: &CloseReason) {
-        // If the publisher broke the protocol, its stream ends at once. If the publisher fell silent or was cut off,
-        // the stream waits for its return.
+        // If the publisher broke the protocol, its stream ends immediately. If the publisher fell silent or was cut
+        // off, the stream waits for its return.
         let clean = matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected | CloseReason::Requested);
         self.leave(if clean { Departure::Clean } else { Departure::Lost });
         if !self.closed {

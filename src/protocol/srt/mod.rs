@@ -80,7 +80,7 @@ static FORMAT: FormatKind = FormatKind {
 /// The tracks of pushes, including splice information; viewers may request others.
 const SELECTION: Selection = Selection { data: Pick::Only(TrackId::CUES), ..Selection::DEFAULT };
 
-/// SRT's row in [`super::registry`].
+/// SRT's entry in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol = Protocol {
     section: &settings::SECTION,
     statistics: Some(&statistics::CATALOGUE),

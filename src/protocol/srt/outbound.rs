@@ -65,7 +65,7 @@ pub(crate) struct OutboundConnection {
 }
 
 impl OutboundConnection {
-    /// Calls at once or waits for a caller, as the address says.
+    /// Calls the peer immediately or waits for a caller, as the address says.
     pub(crate) fn new(now: Instant, server: &SrtSettings, address: &SrtAddress, seed: Seed) -> Self {
         let config = super::config_of_address(server, address);
         // On its own socket, any id but zero is unique.

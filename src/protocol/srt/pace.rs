@@ -1,15 +1,15 @@
 //! Pacing of units that are old for a peer, because they came before it joined or because it has fallen behind.
 //!
-//! A viewer begins with the newest key frame, which may be ten seconds old. Sent at once, this backlog would overflow
-//! any queue on the path, and retransmissions would arrive too late. Old units are therefore sent at [`SPEED`] times
-//! their arrival speed while data is acknowledged in little more than a round trip, else at [`SPEED_MIN`]. No unit is
-//! queued here; they stay in the ring.
+//! A viewer begins with the newest key frame, which may be ten seconds old. Sent in one burst, this backlog would
+//! overflow any queue on the path, and retransmissions would arrive too late. Old units are therefore sent at [`SPEED`]
+//! times their arrival speed while data is acknowledged in little more than a round trip, else at [`SPEED_MIN`]. No
+//! unit is queued here; they stay in the ring.
 
 use std::time::{Duration, Instant};
 
 use ::srt::Stats;
 
-/// Age up to which a unit is new and is sent at once; units may wait this long to be sent together.
+/// Age up to which a unit counts as new and is sent without pacing. Units may wait this long to be sent together.
 const NEW: Duration = Duration::from_millis(100);
 /// Speed on a path without queues, in percent of the units' arrival speed.
 const SPEED: u32 = 400;
@@ -52,7 +52,7 @@ pub(super) struct Pace {
     latest: Option<Instant>,
     /// The minimum round trip so far.
     rtt: Duration,
-    /// True once the pacing has ended, so that all units are sent at once.
+    /// True once the pacing has ended, so that all units are sent without delay.
     is_over: bool,
 }
 
@@ -162,7 +162,8 @@ mod tests {
         let queue = Line { rtt: ms(60), unacknowledged: ms(81) };
         let left = leave(&mut pace, 3, || queue);
         assert!((52..=58).contains(&in_a_second(&left)), "{}", in_a_second(&left));
-        // A delay that would mean a queue on a short path does not on this one.
+        // On a path whose minimum round trip is 30 ms, a packet without acknowledgement for 81 ms means a queue. On
+        // this path the minimum round trip is 60 ms, so 81 ms are normal, and units are sent at full speed.
         let left = leave(&mut Pace::new(), 6, || queue);
         assert!((190..=210).contains(&in_a_second(&left)), "{}", in_a_second(&left));
     }

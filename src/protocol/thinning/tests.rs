@@ -215,7 +215,8 @@ fn a_line_is_never_idle_and_never_late_whatever_the_key_frames_are() {
 
 #[test]
 fn pictures_that_none_needs_are_left_out_first_and_evenly() {
-    // The more room is left beside the base pictures, the longer each trial of all pictures lasts.
+    // Pictures with even numbers must be sent, because others refer to them. The more of the line's rate they leave
+    // free, the longer each trial of sending all pictures lasts.
     for (percent, odd_max) in [(60, 10), (70, 15), (80, 25)] {
         let rate = RATE * percent / 100;
         let mut line = Line::new();
@@ -270,8 +271,8 @@ fn behind_a_cut_all_pictures_are_tried_again_and_less_often_when_that_fails() {
     let before = line.thinning.left_out();
     line.run(Shape::Free, 50, 250, RATE * 2);
     assert_eq!(line.thinning.left_out(), before, "five seconds later it gets all");
-    // The line carries more than the base pictures need, but less than all pictures need. Each trial of sending all
-    // pictures costs some delay, so trials become rare.
+    // The line carries more than the referenced pictures need, but less than all pictures need. Each trial of sending
+    // all pictures costs some delay, so trials become rare.
     let mut line = Line::new();
     line.run(Shape::Free, 50, 2500, RATE * 80 / 100);
     let odd = |from: u64| line.shown.iter().filter(|one| one.number >= from && one.number % 2 == 1).count();
@@ -354,10 +355,12 @@ fn a_key_frame_counts_for_four_seconds_at_most_and_of_its_own_track() {
     assert!(judge.picture(Shape::Chain, 0, 10_000_000, Some(0)));
     assert!(judge.picture(Shape::Chain, 1, 100, Some(4400)));
     assert!(!judge.picture(Shape::Chain, 1, 100, Some(4600)));
-    // The next key frame is due in a second: only as much may wait as can leave by then, and a little more.
+    // The next key frame is due in a second. A picture is left out if the queue takes longer than until then and a
+    // little more.
     judge.now += Duration::from_secs(19);
     assert!(!judge.picture(Shape::Chain, 1, 100, Some(1200)));
-    // The time that the second key frame of a track took is allowed less and less, until the middle of the GOP.
+    // The queue may be longer by the time that the last key frame took. From the second key frame on, this allowance
+    // falls to zero by the middle of the GOP.
     let mut judge = Judge::new();
     judge.now += Duration::from_secs(2);
     assert!(judge.picture(Shape::Free, 0, 50_000, Some(0)));

@@ -1,4 +1,4 @@
-//! Access units to transport packets: those that every viewer of a stream shares.
+//! Converts access units to the transport packets that all viewers of a stream share.
 //!
 //! Each unit of the ring has packets of its own, or none: audio frames wait for one another, at most 70 ms
 //! ([`Packing::LIVE`]), and the last frame of a PES packet brings all of them. A viewer that joins between two PES

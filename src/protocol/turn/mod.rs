@@ -24,7 +24,7 @@ const PORT: &str = "turn";
 const TCP: &str = "turn-tcp";
 const TLS: &str = "turns";
 
-/// TURN's row in [`super::registry`].
+/// TURN's entry in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[
         listener(TCP, Security::Plain, settings::listen),

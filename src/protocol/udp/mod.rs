@@ -14,7 +14,7 @@ use crate::types::StreamKey;
 use pull::UdpPull;
 use url::UdpUrl;
 
-/// The row of plain UDP in [`super::registry`].
+/// The entry of plain UDP in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     schemes: &[Scheme {
         name: "udp",

@@ -1,4 +1,5 @@
-//! Sinks of a ladder. They begin on request, if there is more than one rendition.
+//! Sinks of a ladder, i.e. of several renditions of one programme. They begin on request, if there is more than one
+//! rendition.
 
 use super::*;
 

@@ -224,7 +224,8 @@ fn a_view_of_a_room_within_a_room_is_in_neither() {
         rig.down(VIEW.0);
         assert!(!rig.worker.live.is_room(&above), "nor is one that is over");
     }
-    // A publisher that takes over the view's name counts as a publisher.
+    // A publisher takes over the view's name. The stream is then no longer a view, so it belongs to the main track in
+    // its record.
     rig.view_up_in(Ingest::ROOM_VIEW, details());
     rig.view_up_in(Ingest { publish_type: "RTMP", name: "rtmp" }, details());
     assert!(rig.worker.live.is_room(&above));

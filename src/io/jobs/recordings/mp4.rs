@@ -1,4 +1,5 @@
-//! MP4: an index before the media gets an entry for every sample (`fmp4::plain_head`).
+//! MP4: the index before the media, which says nothing about samples in fragments, is replaced by one that has an entry
+//! for every sample (`fmp4::plain_head`).
 //!
 //! If the room before the fragments is too small for the index, the file system inserts room without moving the media
 //! (`FALLOC_FL_INSERT_RANGE`). If it cannot, the media is copied to a second file. The index is written into the room,

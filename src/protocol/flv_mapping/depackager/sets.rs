@@ -11,7 +11,7 @@ use media::{Codec, CodecConfig};
 
 use crate::protocol::parameter_sets::{Coding, Sets};
 
-/// Maximum size of all parameter sets of a track; a record cannot hold more.
+/// Maximum total size in bytes of a track's parameter sets. A decoder configuration record cannot hold more.
 const SETS_BYTES_MAX: usize = media::codec::CONFIG_BYTES_MAX;
 /// Maximum number of parameter sets taken from one frame.
 const SETS_OF_FRAME_MAX: usize = 64;

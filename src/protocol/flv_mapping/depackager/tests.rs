@@ -82,8 +82,8 @@ const STREAMINFO: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/str
 const MP3_FRAME: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/mp3_frame");
 const HEVC_NAL: &[u8] = b"\0\0\0\x03\x26\x01\xaf";
 
-/// A codec as a publisher sends it: parameter sets and a (key) frame. The output for a late player has the same
-/// bodies, except that its frame is `given`.
+/// A codec as a publisher sends it: parameter sets and a (key) frame. A player that joins later is sent the same
+/// bodies, except that the frame is sent in the form `given`.
 struct Case {
     codec: Codec,
     start: Option<Bytes>,

@@ -701,7 +701,8 @@ fn a_webm_file_ends_where_the_stream_becomes_another() {
     rig.close();
     rig.assert_ended(2);
     assert_eq!((rig.blocks(0).len(), rig.blocks(1).len()), (150, 100));
-    // After a video that cannot be recorded has joined, no file begins with audio alone.
+    // WebM cannot hold H.264, and a stream with video is recorded only with its video. So once the H.264 track has
+    // joined, no more audio is recorded, and the file that had begun for the audio stays empty.
     let mut rig = Rig::webm(&[opus(AUDIO)]);
     (0..10).for_each(|n| assert!(rig.audio(n * 20)));
     rig.set_tracks(&[video(), opus(AUDIO)]);

@@ -24,7 +24,7 @@ pub(crate) const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Size of the head before each payload.
 pub(crate) const HEAD_BYTES: usize = 22;
 
-/// The sample's row in the registry.
+/// The sample's entry in the table of protocols (the registry).
 pub(in crate::protocol) static PROTOCOL: Protocol = Protocol { sinks: &[&KIND], ..Protocol::NONE };
 
 static KIND: SinkKind = SinkKind {

@@ -83,7 +83,7 @@ fn a_viewer_that_was_sent_a_unit_is_not_asked_for_more() {
         assert_eq!(rig.send(), (packets.div_ceil(7), true));
         assert!(!with(rig.now, |ctx| rig.session.has_datagrams(ctx)));
     }
-    // More than one batch holds.
+    // These ten units make more datagrams than one batch can hold.
     rig.caller.poll_event();
     (0..10).for_each(|_| rig.unit(70));
     assert!(rig.send().1, "the rest of a large burst has its own deadline");

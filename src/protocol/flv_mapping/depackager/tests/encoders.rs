@@ -125,7 +125,7 @@ fn adts_heads_are_the_configuration_until_a_header_comes() {
     assert_eq!(after(&mono), (false, vec![0x11, 0x88], 2));
     assert_eq!(after(b"\xaf\0\x11"), (true, vec![0x11, 0x88], 2), "a header that is none");
     assert_eq!(after(&stereo), (false, vec![0x11, 0x90], 3));
-    // A record of HE-AAC; ADTS heads describe only its core.
+    // A record of HE-AAC. ADTS heads describe only its AAC core, so later heads do not replace the record.
     assert_eq!(after(b"\xaf\0\x2b\x11\x88"), (false, vec![0x2b, 0x11, 0x88], 4));
     assert_eq!(after(&stereo), (false, vec![0x2b, 0x11, 0x88], 4));
 }
