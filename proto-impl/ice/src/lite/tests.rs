@@ -432,7 +432,8 @@ fn i_09_no_answer_is_more_than_twice_its_request() {
         server.agent.poll_transmit(server.clock.now(), &mut answer).unwrap();
         assert!(answer.len() <= out.len() * 2, "{unknown}: {} for {}", answer.len(), out.len());
     }
-    // Without credentials, a peer gets no answer at all, whatever kind of message it sends.
+    // A peer that is not authenticated (here its user name is unknown) gets no answer at all, whatever kind of message
+    // it sends.
     for kind in [0x0001_u16, 0x0011, 0x0101, 0x0111, 0x0002, 0x0003] {
         let mut out = Vec::new();
         MessageWriter::new(&mut out, Class::Request, TransactionId([1; 12]))
