@@ -125,7 +125,8 @@ fn every_codec_reaches_a_player_that_announced_it_unchanged() {
             let start = all.iter().position(|frame| Some(frame) == got.first());
             let part = start.map(|start| &all[start..(start + got.len()).min(all.len())]);
             assert!(all.is_empty() || part == Some(&got), "{name} {kind:?}: no unbroken part of the source");
-            // Messages before the frames, once each: parameter sets, then colours or channels.
+            // Before the frames, the player gets the same messages as the source contains: parameter sets, then colours
+            // or channels, each once.
             let (theirs, ours) = (starts(&source, kind), starts(&played, kind));
             assert!(ours == theirs, "{name} {kind:?}: {} and {} bodies before", theirs.len(), ours.len());
         }

@@ -96,7 +96,7 @@ impl Server {
         answer.is_some_and(|answer| Message::read(&answer).unwrap().class() == Class::Success)
     }
 
-    /// Returns the events except further checks.
+    /// Returns the events, without those that report checks on validated paths.
     fn events(&mut self) -> Vec<Event> {
         let all = std::iter::from_fn(|| self.agent.poll_event());
         all.filter(|event| !matches!(event, Event::Heard(_))).collect()
@@ -511,7 +511,8 @@ fn pairs_are_capped_and_the_selected_one_stays() {
         assert!(server.check(port, false));
         assert!(server.agent.valid_paths() <= PAIRS_MAX);
         assert!(server.agent.is_valid(&path(port)) && server.agent.is_valid(&path(1)));
-        // Validations and expirations are reported alternately.
+        // Once eight paths are valid, each new one makes an earlier one expire. The path of port 1 stays, because it is
+        // selected.
         let gone = server.events().iter().filter(|event| matches!(event, Event::Expired(_))).count();
         assert_eq!(gone, usize::from(port > 8));
     }
