@@ -37,7 +37,7 @@ fn wait_for_status(server: &Server, id: &str, wanted: &[&str]) {
     wait_for(&format!("{id} to be {wanted:?}"), secs(40), || wanted.contains(&status(server, id).as_str()));
 }
 
-/// A server that has the same ports after a restart. The kernel has just assigned these ports to the test.
+/// A server that has the same ports after a restart. They were free when the test asked the kernel for them.
 struct Upstream {
     home: Home,
     settings: Vec<String>,
