@@ -482,7 +482,7 @@ pub(crate) mod tests {
             let [high, low] = (0x100 + n % 40).to_be_bytes();
             body.extend([0x0f, 0xe0 | high, low, 0xf0, 0]);
         }
-        // Streams on the PIDs of tables and of stuffing are left out as well.
+        // Streams on the PIDs of the tables and of stuffing are also left out.
         body.extend([0x1b, 0xe0, 0, 0xf0, 0, 0x1b, 0xff, 0xff, 0xf0, 0]);
         let pmt = Pmt::read(&section(TABLE_PMT, &body), 16).unwrap();
         assert_eq!((pmt.streams.len(), pmt.streams_left_out), (16, 186));

@@ -600,7 +600,7 @@ fn d_23_noise_does_no_harm() {
                     let mut value = vec![0; usize::try_from(random.below(40)).unwrap()];
                     random.fill(&mut value);
                     if value.len() > 4 && random.chance(0.8) {
-                        // Numbers close to the expected ones.
+                        // The value mostly begins with a TSN close to the expected one.
                         let near = raw.tsn.wrapping_add(u32::try_from(random.below(8)).unwrap());
                         value[..4].copy_from_slice(&near.to_be_bytes());
                     }
