@@ -481,7 +481,7 @@ mod tests {
         }
         let more = this.rate().unwrap() * 100 / grown;
         assert!((100..=140).contains(&more), "{more}");
-        // No packet waits any more, or only for a short time.
+        // The limit ends if packets do not wait for it any more, or only for a short time.
         this.wait(7_000_000, false);
         for ms in (7000..18_000).step_by(10) {
             this.wait(ms * 1000, ms % 40 == 0);

@@ -20,7 +20,7 @@ use super::{Chaos, RTSP, SRT, World};
 const REPAIR: Duration = ms(700);
 /// Maximum bytes of a datagram that fits into an Ethernet packet.
 const DATAGRAM_BYTES_MAX: usize = 1472;
-/// Minimum size in bytes that a DTLS datagram is counted as on a narrow path: that of the largest datagram of a
+/// On a narrow path, a DTLS datagram counts with at least this many bytes: the size of the largest datagram of a
 /// handshake.
 const DTLS_BYTES: usize = 1200;
 /// First bytes of SRT's SHUTDOWN (draft-sharabayko-srt-01 §3.2.7) and of a DTLS alert (RFC 6347 §4.1).
