@@ -168,7 +168,7 @@ impl Load {
         for outcome in self.inner.outcomes() {
             let Score::Got(sequences) = outcome.score else { continue };
             let units = made.get(outcome.tag).copied().unwrap_or_default();
-            // WebRTC carries no AAC.
+            // WebRTC carries no AAC, so viewers by WHEP only get the video.
             let kinds = if self.class == Class::Whep { 1 } else { sequences.len() };
             lost += sequences
                 .iter()

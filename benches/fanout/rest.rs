@@ -23,7 +23,7 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Counts good answers in `answers`.
+    /// Creates a connection that counts successful answers in `answers`.
     pub fn new(address: SocketAddr, answers: Arc<AtomicU64>) -> Self {
         Self {
             request: client::get(&address.to_string(), PATH, true),

@@ -77,7 +77,7 @@ impl Crowd {
             for stream in 0..AWAITED {
                 let command = format!(r#"{{"command":"play","streamId":"s{number}-{stream}"}}"#);
                 let length = u8::try_from(command.len()).unwrap_or(0);
-                // A text frame with a mask of zeros.
+                // A WebSocket text frame. Its mask of zeros leaves the text unchanged.
                 let frame = [&[0x81, 0x80 | length, 0, 0, 0, 0], command.as_bytes()].concat();
                 crowd.worker.handle_bytes(crowd.now, id, &frame);
                 crowd.settle();
@@ -151,7 +151,7 @@ impl Crowd {
     fn settle(&mut self) {
         self.worker.finish_turn();
         while let Some(output) = self.worker.poll_output() {
-            // Control admits every viewer.
+            // Answers in place of control, and admits every viewer.
             if let Output::Control(ToControl::Play(request)) = output {
                 let (conn, handle) = (request.session.conn, request.session.handle);
                 let mail = ToWorker::PlayVerdict { conn, handle, verdict: Ok(()) };

@@ -13,8 +13,8 @@ use crate::relay::{Relay, Way};
 
 /// Pace of the packets: 5 Mb/s.
 const PACKETS_PER_SECOND: u32 = 475;
-/// Uncounted time after the first delivered packet. Loss also begins only at that packet, because a listener of libsrt 1.5.1 does not
-/// repeat a lost answer to a conclusion.
+/// Uncounted time after the first delivered packet. Loss also begins only at that packet, because a listener of libsrt
+/// 1.5.1 does not repeat a lost answer to a conclusion.
 const LEAD_IN: Duration = Duration::from_secs(2);
 /// Time for which packets are fed to the sender after the counted ones, so that the sender's end loses none of
 /// these.

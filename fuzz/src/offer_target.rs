@@ -184,7 +184,7 @@ impl Rig {
         self.frame(&members.to_string());
     }
 
-    /// Sends a text frame with a mask of zeros.
+    /// Sends a text frame. Its mask of zeros leaves the text unchanged.
     fn frame(&mut self, text: &str) {
         let mut head = vec![0x81];
         // The length is written in the shortest form, the only valid one.

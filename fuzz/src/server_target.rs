@@ -321,7 +321,7 @@ impl Rig {
         match output {
             Output::Control(mail) => self.tell_control(mail),
             Output::Worker(_, mail) => self.mail.push_back(mail),
-            // There is only one worker.
+            // These outputs are for other workers, which do not exist here.
             Output::Others(_) | Output::Mirrored(..) | Output::Path(..) | Output::HandOver { .. } => {}
             // The target of an outgoing connection is a peer as well, which sends bytes of the input.
             Output::Connect { conn, .. } => {
@@ -465,7 +465,7 @@ fn script(value: u8) -> Vec<u8> {
     if let Some(command) = script.strip_prefix('\u{1}') {
         let command = if command == "PLAY" { "play" } else { "publish" };
         let text = format!("{{\"command\":\"{command}\",\"streamId\":\"s{}\"}}", value / 24 % 4);
-        // A text frame with a mask of zeros.
+        // A WebSocket text frame. Its mask of zeros leaves the text unchanged.
         let length = u8::try_from(text.len()).unwrap_or(125);
         return [&[0x81, 0x80 | length, 0, 0, 0, 0], text.as_bytes()].concat();
     }

@@ -34,7 +34,7 @@ fn index(file: &[u8]) -> Option<Indexed> {
     let mut asked = 0;
     while let Some((offset, length)) = indexer.wanted() {
         asked += 1;
-        // Each element has two bytes at least.
+        // Each element has at least two bytes, which limits the number of reads.
         assert!(asked <= file.len() / 2 + 16, "it does not go on");
         let at = usize::try_from(offset).unwrap_or(usize::MAX).min(file.len());
         let end = at.saturating_add(length).min(file.len());

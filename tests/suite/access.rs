@@ -28,7 +28,8 @@ fn token(server: &Server, row: &str, id: &str, kind: &str) -> String {
     reply.json()["tokenId"].as_str().unwrap().to_owned()
 }
 
-/// Returns the status of a request for a live stream without waiting for the end of the stream, and the connection.
+/// Requests a live stream. Returns the status as soon as it arrives, without waiting for the end of the stream, and the
+/// connection.
 fn flv_status(address: SocketAddr, path: &str) -> (u16, TcpStream) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(secs(20))).unwrap();
@@ -53,7 +54,7 @@ fn a_real_encoder_with_a_one_time_token_and_without() {
     let token = token(&server, "token", "s", "publish");
     let encoder = Program::ffmpeg_publish(&file, &server.rtmp_url(&format!("live/s?token={token}")));
     wait_for("the stream", secs(20), || is_broadcasting(&server, "s"));
-    // The token is used up, both while the stream is live and after its end.
+    // The token is used up: another publisher with it is refused, both while the stream is live and after its end.
     let (status, _, _) = publish(&server.rtmp_url(&format!("live/s?token={token}")));
     assert!(!status.success());
     drop(encoder);
@@ -284,7 +285,7 @@ fn a_receiver_that_is_silent_or_gone_admits_nobody_and_stalls_nobody() {
     leaver.join().unwrap();
     assert_eq!(waiting.join().unwrap(), NOT_PUBLISH);
     assert!(server.api().broadcast("live", "left").is_none());
-    // No server listens there.
+    // If no receiver can be reached at the address in the settings, publishers are refused.
     let server = Server::start(&["app.webhookAuthenticateURL=http://127.0.0.1:1/"]);
     assert_eq!(RtmpPeer::publish(server.rtmp, "live", "s").err().unwrap(), NOT_PUBLISH);
 }

@@ -213,7 +213,7 @@ fn beyond_the_limit_the_sound_is_left_out_and_the_video_goes_on() {
         server.api().metric("millstream_transcoders_refused_total", "") > 0.0
     });
     server.wait_for_line("audio.max_transcoders");
-    // The second viewer still gets video.
+    // No transcoder is left for the audio of the second viewer, but the viewer still gets video.
     let sent = || -> f64 {
         let workers = [0, 1]
             .map(|worker| format!("millstream_sent_bytes_total{{worker=\"{worker}\",protocol=\"webrtc\""));

@@ -32,7 +32,7 @@ pub fn made(server: &Server, answer: &Json) -> String {
 fn a_clip_has_every_picture_between_two_key_frames_and_no_other() {
     for kind in ["mpegts", "fmp4"] {
         let server = Server::start(&["app.hls.begin=stream", &format!("app.hlsSegmentType={kind}")]);
-        // Key frames every second, segments of two.
+        // The file has a key frame every second. Segments last two seconds.
         let file = media_file(false, 12);
         let mut command = Command::new("ffmpeg");
         command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);

@@ -292,7 +292,7 @@ fn b_27_the_nodes_are_listed_with_their_names_and_lives() {
     let forget = |name: &str| panel.delete(&format!("/cluster/node/{name}"))["success"].clone();
     assert_eq!((forget("c"), forget("nobody"), forget("b")), (false.into(), false.into(), true.into()));
     wait_for("b to be forgotten", secs(10), || panel.get("/cluster/node-count")["number"] == 2);
-    // Another cluster uses the same directory.
+    // The nodes of a cluster with another name are not counted, although it uses the same directory.
     let mut settings = redis.settings("a");
     settings.push("cluster.name=other".to_owned());
     let other = Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>());

@@ -125,7 +125,8 @@ fn every_codec_reaches_a_player_that_announced_it_unchanged() {
             let start = all.iter().position(|frame| Some(frame) == got.first());
             let part = start.map(|start| &all[start..(start + got.len()).min(all.len())]);
             assert!(all.is_empty() || part == Some(&got), "{name} {kind:?}: no unbroken part of the source");
-            // Messages before the frames, once each: parameter sets, then colours or channels.
+            // Before the frames, the player gets the same messages as the source contains: parameter sets, then colours
+            // or channels, each once.
             let (theirs, ours) = (starts(&source, kind), starts(&played, kind));
             assert!(ours == theirs, "{name} {kind:?}: {} and {} bodies before", theirs.len(), ours.len());
         }
@@ -202,7 +203,7 @@ fn a_player_that_announces_nothing_gets_the_audio_it_knows_and_no_video_that_it_
     let (all, got) = (frames(&bodies(&file), MediaKind::Audio), frames(&played, MediaKind::Audio));
     let start = all.iter().position(|frame| Some(frame) == got.first()).unwrap();
     assert_eq!(all[start..start + got.len()], got);
-    // Debian's ffmpeg is older than Enhanced RTMP.
+    // Debian's ffmpeg is older than Enhanced RTMP, so it announces no codecs and gets only the audio, too.
     let url = server.rtmp_url("live/hevc-aac");
     let source = frame_md5_by(&ffmpeg9(), &[], file.to_str().unwrap(), None);
     let played = frame_md5(&url, Some(3));

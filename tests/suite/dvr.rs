@@ -62,7 +62,7 @@ fn a_viewer_goes_back_to_what_memory_no_longer_has() {
         let file = media_file(false, 12);
         let _publisher = publish(&server, &file, "cam");
         wait_for_segments(&server, 26);
-        // The playlist of live viewers is as short as ever.
+        // Without `dvr=true`, viewers still get a playlist of only three segments.
         let live = playlist(&server, PLAYLIST).unwrap();
         assert_eq!(live.segments.len(), 3);
         let whole = all(&server);
@@ -84,7 +84,8 @@ fn a_viewer_goes_back_to_what_memory_no_longer_has() {
         std::fs::write(streams.join("old000000001.ts"), "kept long ago").unwrap();
         assert_eq!(server.api().get("/live/streams/old000000001.ts").body, "kept long ago");
         assert_eq!(server.api().get("/live/streams/old000000002.ts").status, 404);
-        // The playlist is compressed, because it contains nothing from the request.
+        // The playlist is compressed: it is the same for all clients, so its compressed length reveals no secret of a
+        // request.
         let path = format!("{PLAYLIST}?dvr=true");
         let reply = server.api().call_with("GET", &path, &[("Accept-Encoding", "gzip")], None);
         assert!(reply.head.contains("Content-Encoding: gzip\r\n"), "{}", reply.head);
@@ -321,7 +322,7 @@ fn a_viewer_with_low_latency_goes_back_too() {
         let text = server.api().get(&format!("{plain}?start={from_s}&end={}", from_s + 4)).body;
         assert!(text.ends_with("#EXT-X-ENDLIST\n") && !text.contains("-PART"), "{text}");
     }
-    // ffmpeg plays from the first segment on, which memory no longer has.
+    // ffmpeg plays from the first segment on, which is no longer in memory.
     let url = format!("http://{}/live/streams/ll-hls/cam/cam__master.m3u8?dvr=true", server.http);
     let mut player = Command::new("ffmpeg");
     player.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-live_start_index", "0", "-i", &url]);

@@ -105,12 +105,12 @@ fn a_key_is_given_to_who_may_play_and_where_the_prefix_says() {
 /// Writes a key, and the key info file that refers to it, as an operator does.
 fn write_key(folder: &Path, name: &str, key: [u8; 16]) {
     std::fs::write(folder.join(name), key).unwrap();
-    // A relative path begins at the folder of the file.
+    // A path in the key info file is relative to the folder of that file.
     std::fs::write(folder.join("new.keyinfo"), format!("/live/{name}\n{name}\n")).unwrap();
     std::fs::rename(folder.join("new.keyinfo"), folder.join("hls.keyinfo")).unwrap();
 }
 
-/// Returns the body of a file as bytes.
+/// Requests a path, and returns the body of the answer as bytes.
 fn fetch(server: &Server, path: &str) -> Vec<u8> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let answer = raw_exchange(server.http, request.as_bytes());

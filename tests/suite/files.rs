@@ -306,8 +306,9 @@ fn cross_origin_requests_are_answered_before_the_filters() {
         String::from_utf8(raw_exchange(server.http, request.as_bytes())).unwrap()
     };
     let preflight = "Origin: https://a.example\r\nAccess-Control-Request-Method: PUT\r\n";
-    // Without credentials, access depends only on the client's address. So pages of any origin may read, but only pages
-    // of the origins in the settings may write.
+    // Without credentials, access depends only on the client's address, and a page has the address of its visitor. So
+    // that foreign pages cannot change anything on a visitor's behalf, only pages of the origins in the settings may
+    // write. Pages of any origin may read.
     let named = preflight.replace("a.example", "panel.example");
     for (asked, status) in [(preflight, 403), (&preflight.replace("PUT", "GET"), 200), (&named, 200)] {
         let answer = call("OPTIONS", "/live/rest/v2/broadcasts/x", asked);

@@ -126,7 +126,7 @@ fn h_29_half_a_client_hello_keeps_nobody_out() {
         let _ = stream.write_all(HALF_A_HELLO);
         stream
     };
-    // Twice as many connections as the server allows handshakes, from eight addresses.
+    // Opens twice as many connections, from eight addresses, as there may be TLS handshakes in progress.
     let flood: Vec<_> = (0..512).map(|n| begun(&format!("127.0.5.{}", 1 + n % 8))).collect();
     let during = served(7, is_served);
     print("eight addresses, half a ClientHello", during, without);

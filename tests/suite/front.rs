@@ -137,7 +137,7 @@ fn nodes() -> (Redis, [Server; 3]) {
             ]
             .map(str::to_owned),
         );
-        // Node c, which has the publisher, is reached without a proxy.
+        // Node c, which has the publisher, is reached without a proxy, so it must not expect the PROXY protocol.
         if name == "c" {
             settings.retain(|setting| !setting.starts_with("server.proxy_protocol"));
         }

@@ -142,7 +142,7 @@ fn a_request_starts_a_source_that_viewers_start() {
     });
     assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", &source.to_string()).status, 200);
     assert!(!is_broadcasting(&server, "cam"));
-    // The first playlist may take longer than the server lets a request wait.
+    // The first playlist may take longer than the server lets a request wait, so it is requested again and again.
     wait_for("the playlist", secs(30), || server.api().get(PLAYLIST).status == 200);
     assert!(is_broadcasting(&server, "cam"));
 }
@@ -391,7 +391,7 @@ fn what_is_to_be_kept_is_on_the_disk_to_the_last_frame() {
         let segments = format!("app.hlsSegmentType={segments}");
         let server =
             Server::start(&[&kind, &segments, "app.deleteHLSFilesOnEnded=false", "app.hlsListSize=3"]);
-        // The file is not requested while the stream is live.
+        // No player requests the playlist while the stream is live. The file on the disk must be complete nevertheless.
         let mut publisher = publish(&server, &file);
         assert!(publisher.wait(secs(40)).is_some());
         let list = server.home().join("home/webapps/live/streams/cam.m3u8");

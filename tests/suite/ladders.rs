@@ -18,7 +18,7 @@ fn publish(server: &Server, id: &str, query: &str) -> Program {
     publisher
 }
 
-/// Returns the URIs in the playlist of all renditions.
+/// Returns the URIs in the multivariant playlist, which lists all renditions.
 fn uris(server: &Server) -> Vec<String> {
     let reply = server.api().get(MASTER);
     assert_eq!(reply.status, 200, "{}", reply.body);
@@ -60,7 +60,7 @@ fn streams_of_one_main_track_are_renditions_that_come_and_go() {
         numbers(&server, &uris[1]).into_iter().filter(|number| of_first.contains(number)).count()
     };
     wait_for("the same numbers", secs(20), || common(&both) >= 3);
-    // When a rendition ends, it is removed from the list, and its playlist is no longer served.
+    // When a rendition ends, it is removed from the multivariant playlist, and its own playlist is no longer served.
     drop(second);
     wait_for("the end of a rendition", secs(60), || uris(&server).len() == 1);
     let left = uris(&server);

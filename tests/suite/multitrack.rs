@@ -120,7 +120,8 @@ fn two_videos_are_a_ladder_with_low_latency_and_in_dash() {
     let list = get(&master);
     let uris: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!((uris.len(), list.matches("TYPE=AUDIO").count()), (2, 2), "{list}");
-    // Both playlists have the same segments with the same numbers, and each reports the state of the others.
+    // The playlists of both video tracks have the same segments with the same numbers. Each playlist reports the state
+    // of the three others.
     let dates = |uri: &str| {
         // The other renditions may begin a little later, and are reported with the next part.
         let path = format!("{folder}{uri}");

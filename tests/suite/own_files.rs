@@ -132,7 +132,8 @@ fn u_30_no_path_leads_out_of_the_streams_of_the_application() {
     std::fs::create_dir(folder.join("folder.mp4")).unwrap();
     std::fs::write(folder.join("text.mp4"), "not a film").unwrap();
     let own = format!("http://{}", server.http);
-    // These URLs are refused because of their text.
+    // The API refuses these URLs without looking at the disk, because they name files outside of the application's
+    // streams.
     for url in [
         "webapps/LiveApp/streams/secret.mp4".to_owned(),
         "streams/../../LiveApp/streams/secret.mp4".to_owned(),

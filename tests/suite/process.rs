@@ -65,14 +65,14 @@ fn is_listening(address: SocketAddr) -> bool {
 #[test]
 fn an_idle_server_has_no_threads_for_jobs() {
     let server = Server::start(&[]);
-    // A thread names itself some time after the ready line.
+    // Waits for a thread with this name, because threads get their names some time after the ready line.
     server.thread("jobs");
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
     let names = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
     let names: Vec<String> = names.collect();
     let of_class =
         |name: &&String| Class::ALL.iter().any(|class| name.starts_with(&format!("{}-", class.name())));
-    // These threads have looked at the start for recordings and DVR files that an earlier run has left.
+    // When the server started, these threads looked for recordings and DVR files that an earlier run had left.
     let is_of_start = |name: &&String| name.trim_end() == "recording-1" || name.starts_with("file-sync-");
     let others = names.iter().filter(|name| !is_of_start(name));
     assert_eq!(others.into_iter().find(of_class), None, "{names:?}");
@@ -221,7 +221,7 @@ fn c_03_usage_and_configuration_end_with_2_and_one_line() {
         let output = output_of(program().current_dir(home.path()).args(usage));
         refusal(&output);
     }
-    // The home cannot be created.
+    // A home that cannot be created is refused, too: there is a file at its path.
     fs::write(&nowhere, "a file").unwrap();
     assert!(refusal(&output_of(program().arg("--home").arg(&nowhere))).contains("nowhere"));
     // `check-config` refuses invalid settings, too.

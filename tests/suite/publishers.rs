@@ -169,7 +169,7 @@ const PLAYERS: [(Kind, Player); 2] =
 /// Kinds of viewers for which units are only counted.
 const COUNTED: [Over; 2] = [Over::Flv, Over::WebRtc];
 
-/// Playlists that hold the whole stream of a row.
+/// Settings with which playlists hold the whole stream of a row.
 const SEGMENTS: [(&str, &str); 2] = [("hlsEnableLowLatency", "true"), ("hlsListSize", "40")];
 
 /// A publisher without oddities on the same worker, and its viewer.

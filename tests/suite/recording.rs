@@ -117,7 +117,7 @@ fn a_call_begins_and_ends_a_recording() {
     let vod = server.api().get(&format!("{VODS}/{}", begun["dataId"].as_str().unwrap())).json();
     assert_eq!(vod["filePath"], "streams/my file_..x.mp4");
     assert!(is_broadcasting(&server), "the stream goes on");
-    // The name of a second file with the same name ends in a number.
+    // If a file with the requested name exists, the new file's name ends in a number.
     call("true?fileName=my%20file%2F..x.mp4");
     wait_for("the file", secs(10), || file(&server, "my file_..x_1.mp4.tmp_extension").exists());
     call("false");

@@ -118,7 +118,8 @@ fn u_34_into_another_application_of_the_same_server_and_never_into_itself() {
             .post(&format!("{BROADCASTS}/s1/rtmp-endpoint"), &format!(r#"{{"rtmpUrl":"{url}"}}"#));
         assert_eq!(reply.json()["success"], false, "{url}");
     }
-    // A circle of two streams is only noticed when the second push connects. It is refused, so nothing grows.
+    // A circle of two streams is only noticed when the second push connects. That push is refused, so no media goes
+    // round in circles.
     let reply = server.api().post(
         "/LiveApp/rest/v2/broadcasts/copy/rtmp-endpoint",
         &format!(r#"{{"rtmpUrl":"{}"}}"#, server.rtmp_url("live/s1")),

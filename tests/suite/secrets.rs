@@ -143,7 +143,8 @@ fn without_what_its_owner_may_read(path: &str, text: &str) -> String {
     let is_of_broadcasts = path.contains("/broadcasts/") || path.starts_with("/rest/v2/live/");
     let known: &[&str] = match is_of_broadcasts {
         true => &["canary-key", "canary-of-a-camera", "canary-in-a-"],
-        // Users who may change the settings read them (docs/rest.md); others do not (`management`).
+        // Users who may change the settings can read them (docs/rest.md). Tests in `management` check that others
+        // cannot.
         false if path.contains("/applications/settings/") => &["canary-in-a-", "canary-setting-"],
         false => &[],
     };

@@ -1,4 +1,5 @@
-//! Tests stream sources: a server pulls from another over all protocols, through outages, and its viewers go on.
+//! Tests stream sources: a server pulls streams from another over all protocols, through outages, while its viewers
+//! keep playing.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -37,7 +38,7 @@ fn wait_for_status(server: &Server, id: &str, wanted: &[&str]) {
     wait_for(&format!("{id} to be {wanted:?}"), secs(40), || wanted.contains(&status(server, id).as_str()));
 }
 
-/// A server that has the same ports after a restart. The kernel has just assigned these ports to the test.
+/// A server that has the same ports after a restart. They were free when the test asked the kernel for them.
 struct Upstream {
     home: Home,
     settings: Vec<String>,
@@ -705,7 +706,7 @@ fn u_20_u_21_hostile_servers_are_failed_pulls_and_nothing_else() {
         let stop = server.api().post(&format!("{BROADCASTS}/h{index}/stop"), "").json();
         assert_eq!(stop["success"], true);
     }
-    // The servers sent no usable stream.
+    // None of the pulls has got a usable stream, and none is tried after the stop.
     let metrics = server.api().get("/metrics").body;
     assert!(metrics.contains("millstream_pulls{state=\"trying\"} 0"), "{metrics}");
     bystander.finish(&mut server);

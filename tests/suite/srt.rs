@@ -459,7 +459,8 @@ fn s_09_what_comes_from_another_address_does_nothing() {
     let player = Player::start(server.rtmp, "live", "robbed");
     goes_on(&player);
     let forger = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Datagrams that others still send to the former owner of this port are not counted.
+    // The socket is connected to the server, so that it does not receive datagrams that others still send to the former
+    // owner of its port.
     forger.connect(srt(&server)).unwrap();
     for _ in 0..50 {
         for datagram in forged(id.load(Ordering::SeqCst)) {

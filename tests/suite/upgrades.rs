@@ -218,7 +218,7 @@ fn c_21_a_new_process_takes_over_and_sessions_of_the_old_one_go_on_until_they_en
     wait_for("its stream", secs(20), || is_broadcasting(&server, "s"));
     assert!(later[1].is_playing() && newer.is_alive());
 
-    // The next upgrade.
+    // The newer process can be upgraded, too.
     let newest = upgrade(&installed.folder()).unwrap_or_else(|said| panic!("{said}\n{}", installed.log()));
     let before = later[1].media();
     wait_for("media behind the second upgrade", secs(20), || later[1].media() > before + 60);
@@ -285,7 +285,7 @@ fn c_21_a_new_process_that_fails_changes_nothing() {
     installed.replace(Some(&TAKES_THE_STORE.replace("END", "os.kill(os.getpid(), 9)")));
     check_refused("signal: 9");
     check_refused("signal: 9");
-    // The program itself, with settings that have become invalid.
+    // An upgrade to the program itself is refused if the settings have become invalid.
     installed.replace(None);
     let settings = installed.folder().join("conf/red5.properties");
     let before = fs::read_to_string(&settings).unwrap();

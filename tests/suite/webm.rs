@@ -208,7 +208,7 @@ fn what_a_browser_sends_is_recorded_as_it_came() {
     let path = file_of(server.home(), "cam.webm");
     let written = path.with_file_name("cam.webm.tmp_extension");
     wait_for("four seconds", secs(40), || {
-        // The head of the file has 64 KiB.
+        // The head of the file has 64 KiB, so a file of this size has media.
         fs::metadata(&written).is_ok_and(|file| file.len() > 70_000)
             && packets(written.to_str().unwrap()).iter().any(|packet| packet.2 > 4000)
     });
@@ -247,7 +247,7 @@ fn sound_that_webm_has_no_place_for_is_recorded_as_opus_and_such_video_not_at_al
     let source = packets(beside.to_str().unwrap());
     assert_eq!(count(&recorded, 0), count(&source, 0));
     assert_track_within(1, (0, &source), (0, &recorded));
-    // Each packet of Opus has 20 ms.
+    // A packet of Opus lasts 20 ms, so 12 s have 600.
     assert!((550..=610).contains(&count(&recorded, 1)), "{}", count(&recorded, 1));
     assert_seekable(&file_of(server.home(), "beside.webm"), 12.0);
     let names: Vec<_> = fs::read_dir(file_of(server.home(), "")).unwrap().collect();

@@ -141,8 +141,8 @@ fn a_connection_comes_to_the_worker_of_its_session() {
     assert_eq!(open, others.len());
 }
 
-/// Checks that a connection is passed to another worker only once, because each time starts anew the time in which a
-/// session must claim it.
+/// Checks that a connection is passed to another worker only once. Each handover restarts the time in which a session
+/// must claim the connection, so it could otherwise stay open forever.
 #[test]
 fn i_13_a_connection_is_handed_over_once() {
     let server = Server::start(&["server.workers=2"]);

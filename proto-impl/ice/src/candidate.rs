@@ -74,7 +74,7 @@ pub struct Candidate {
     pub priority: u32,
     /// The type.
     pub kind: CandidateKind,
-    /// Base of a reflexive candidate.
+    /// Base of a reflexive candidate: the local address whose datagrams seem to come from the candidate's address.
     pub base: Option<SocketAddr>,
     /// Foundation: equal for candidates with the same type, base address and transport (RFC 8445 §5.1.1.3).
     pub foundation: u32,

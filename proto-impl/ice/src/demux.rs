@@ -211,7 +211,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// Adds a session to the remote address of its path.
+    /// Records that a session has an open path to this remote address.
     fn enter_host(&mut self, path: &Path, session: K) {
         if path.protocol != Protocol::Udp {
             return;

@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn channels_are_those_that_have_something_to_say() {
         use Channel::{Line21, Service};
-        // Resume caption loading of each channel, with its parity.
+        // The command "resume caption loading", with parity bits, on each of the four channels.
         assert_eq!(told(&[[0xfc, 0x94, 0x20]]), [Line21(1)]);
         assert_eq!(told(&[[0xfc, 0x1c, 0x20]]), [Line21(2)]);
         assert_eq!(told(&[[0xfd, 0x15, 0x20], [0xfd, 0x9d, 0x20]]), [Line21(3), Line21(4)]);
@@ -491,7 +491,7 @@ mod tests {
             [Service(1), Service(2)]
         );
         assert_eq!(told(&[[0xff, 0x02, 0xe1], [0xfe, 0x09, 0x41]]), [Service(9)]);
-        // A packet without a block, and a continuation without its packet.
+        // A packet without a service block, and the continuation of a packet that never began, name no channel.
         assert_eq!(told(&[[0xff, 0x01, 0x00], [0xfa, 0, 0]]), []);
         assert_eq!(told(&[[0xfe, 0x21, 0x41]]), []);
     }

@@ -502,7 +502,7 @@ mod tests {
             assert!((0..whole.len()).all(|end| Splice::read(&whole[..end]).is_none()));
             assert_eq!(Splice::read(&[&whole[..], b"x"].concat()), None);
         }
-        // Lengths within the section that reach beyond its end.
+        // Wrong lengths within the section cause no panic, even if the checksum is correct.
         let mut lies = bytes(SIGNAL);
         for at in 11..lies.len() - 4 {
             for value in [0, 1, 0x7f, 0xff] {

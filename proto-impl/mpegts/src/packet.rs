@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn t_03_adaptation_fields_that_lie() {
-        // A length past the packet, with and without payload.
+        // A field longer than the packet is refused, with and without a payload.
         for control in [0x20, 0x30] {
             for length in [184, 200, 255] {
                 assert!(Packet::read(&packet([0x47, 0, 0, control], &[length])).is_err(), "{length}");
@@ -291,7 +291,7 @@ mod tests {
         // The adaptation field takes the whole packet although a payload is announced: there is no payload.
         let bytes = packet([0x47, 0, 0, 0x30], &[183, 0]);
         assert_eq!(Packet::read(&bytes).unwrap().payload, Some(&[][..]));
-        // A PCR without bytes, private data that exceeds the field: the payload begins where the field's
+        // A field without room for what its flags announce is marked as malformed. The payload begins where the field's
         // length says.
         for field in [&[1, 0x10][..], &[6, 0x10, 0, 0, 0, 0, 0], &[3, 0x02, 200, 0], &[1, 0x08], &[1, 0x01]] {
             let bytes = packet([0x47, 0, 0, 0x30], field);

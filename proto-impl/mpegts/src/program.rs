@@ -445,7 +445,7 @@ mod tests {
             ]);
             bytes.extend(program.write(&frame, &track(id(0))).unwrap());
         }
-        // The languages of eight streams do not fit one packet.
+        // With the languages of eight streams, the table would not fit one packet, so all languages are left out.
         let many: Vec<Track> = (0..8).map(|n| spoken(n, Some("eng"))).collect();
         let opus = opus::Config { record: Bytes::new(), channels: 2, pre_skip: 0 };
         let many: Vec<Track> = many

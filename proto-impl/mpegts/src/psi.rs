@@ -90,7 +90,7 @@ impl StreamKind {
             0x15 if is_id3(descriptors) => Self::Id3,
             0x1b => Self::H264,
             0x24 => Self::H265,
-            // ATSC A/53 part 3 and A/52 annex G.
+            // ATSC defines the stream_types 0x81 and 0x87 (A/53 part 3, A/52 annex G).
             0x81 => Self::Ac3,
             // In other contexts this stream_type has another meaning (DTS on discs), so it only counts with the
             // identifier.
@@ -181,12 +181,12 @@ impl StreamKind {
             Self::Ac3 => b"AC-3",
             Self::Eac3 => b"EAC3",
             Self::Opus { .. } => b"Opus",
-            // All kinds of commands (§8.2.1).
+            // cue_stream_type 1: the stream may have splice commands of all kinds (ANSI/SCTE 35 §8.2.1).
             Self::Splice => return out.put_slice(&[TAG_CUE_IDENTIFIER, 1, 1]),
             Self::Id3 => {
                 out.put_slice(&[TAG_METADATA, 13]);
                 put_id3_service(out);
-                // No decoder configuration, no DSM-CC; reserved bits.
+                // No decoder configuration and no DSM-CC; the other bits are reserved.
                 return out.put_u8(0x0f);
             }
             Self::H264 | Self::AacAdts | Self::AacLatm | Self::MpegAudio { .. } | Self::Other(_) => return,
@@ -398,7 +398,7 @@ impl Pmt {
         if self.streams.iter().any(|stream| stream.kind == StreamKind::Id3) {
             descriptors.put_slice(&[TAG_METADATA_POINTER, 15]);
             put_id3_service(&mut descriptors);
-            // No locator. The metadata is in this transport stream; the program number follows. Then reserved bits.
+            // No locator; the metadata is in this transport stream; reserved bits. Then the program number follows.
             descriptors.put_u8(0x1f);
             descriptors.put_u16(self.program);
         }
@@ -482,7 +482,7 @@ pub(crate) mod tests {
             let [high, low] = (0x100 + n % 40).to_be_bytes();
             body.extend([0x0f, 0xe0 | high, low, 0xf0, 0]);
         }
-        // Streams on the PIDs of tables and of stuffing are left out as well.
+        // Streams on the PIDs of the tables and of stuffing are also left out.
         body.extend([0x1b, 0xe0, 0, 0xf0, 0, 0x1b, 0xff, 0xff, 0xf0, 0]);
         let pmt = Pmt::read(&section(TABLE_PMT, &body), 16).unwrap();
         assert_eq!((pmt.streams.len(), pmt.streams_left_out), (16, 186));
@@ -550,7 +550,7 @@ pub(crate) mod tests {
 
     #[test]
     fn closed_captions_are_those_of_the_first_descriptor() {
-        // A video with a language and two services.
+        // A video with a language and two caption services.
         let descriptors = b"\x0a\x04deu\0\x86\x0d\xe2eng\x81\x3f\xffspa\x7e\x3f\xff";
         let length = u8::try_from(descriptors.len()).unwrap();
         let body = [&[0xe1, 0, 0xf0, 0, 0x1b, 0xe1, 0, 0xf0, length][..], descriptors].concat();

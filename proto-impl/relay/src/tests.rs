@@ -90,7 +90,7 @@ struct Pair {
     client: Client,
     server: Server,
     to_client: Vec<u8>,
-    /// Maximum length of a piece of data in bytes.
+    /// Maximum number of bytes passed to the other side at once, to test split frames.
     piece: usize,
 }
 

@@ -8,7 +8,7 @@ const NAMES: [&str; 12] =
     ["avc1", "hvc1", "av01", "vp09", "vp08", "vvc1", "mp4a", "Opus", "ac-3", "ec-3", ".mp3", "fLaC"];
 /// Number of video FourCCs in [`NAMES`].
 const VIDEO: usize = 6;
-/// Stands for all FourCCs.
+/// Entry of a peer's list or map that means all FourCCs.
 const WILDCARD: &str = "*";
 /// Maximum number of entries that are read from a list or map.
 const ENTRIES_MAX: usize = 64;
@@ -54,7 +54,7 @@ struct CapsEx(u32);
 impl CapsEx {
     /// Support for several tracks of a kind.
     const MULTITRACK: Self = Self(2);
-    /// Support for modifiers before a packet.
+    /// Support for `ModEx`: modifiers that precede the body of an audio or video packet.
     const MOD_EX: Self = Self(4);
 }
 
@@ -224,7 +224,8 @@ mod tests {
         assert_eq!((ours.and(FourCcs::NONE).is_empty(), ours.and(FourCcs::ALL)), (true, ours));
     }
 
-    /// Connects to a server whose owner forwards `ours`. `connect` contains `members` as well.
+    /// Connects a client to a server that can forward the codecs `ours`. The client's `connect` has the properties
+    /// `members` in addition to the usual ones.
     fn asked(ours: FourCcs, members: &[(&str, Value)]) -> Rig {
         let mut rig = Rig::new();
         rig.server = Server::new(

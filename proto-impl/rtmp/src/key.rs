@@ -5,14 +5,15 @@
 //! 1. `stream`, with or without a leading slash;
 //! 2. `app/stream` in `connect` and the rest in the name, because parsers like that of librtmp take two path
 //!    components as the app;
-//! 3. `stream?token=..&subscriberId=..`; as in HTTP, a name may lack a value. Values are not decoded;
+//! 3. `stream?token=..&subscriberId=..`; as in HTTP, a parameter may lack a value. Values are not decoded;
 //! 4. `stream/token/subscriberId/subscriberCode`, or the same with `%2F`.
 
 use crate::Rejection;
 
 /// Longest application or stream id, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
-/// Maximum length of a name with its parameters, in bytes. Other parts of the server accept tokens of up to 8 KiB.
+/// Maximum length of a stream name with its parameters, in bytes. It leaves room for a token of 8 KiB, the longest that
+/// other parts of the server accept.
 const NAME_BYTES_MAX: usize = 16 << 10;
 /// Maximum number of parameters of one name.
 const PARAMETERS_MAX: usize = 32;

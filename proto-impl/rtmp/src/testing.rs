@@ -22,7 +22,7 @@ pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Returns C0, C1 and C2 in simple form.
+/// Returns C0, C1 and C2 of the simple handshake, which has no digests.
 pub(crate) fn shake() -> Vec<u8> {
     [&[3][..], &[0; 2 * 1536]].concat()
 }
@@ -112,7 +112,8 @@ impl Reply {
     }
 }
 
-/// A server, and its owner, who answers requests at once if configured to.
+/// A server and its owner. If `accept` is true, the owner answers each request immediately; otherwise the test has to
+/// answer it.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) now: Instant,

@@ -49,8 +49,8 @@ pub struct AnnounceRequest {
     pub stream: StreamRequest,
     /// Description of the stream. Its sections are the tracks, in order.
     pub description: Description,
-    /// Servers that the stream has passed, first to last, by its `Via` fields (RFC 2326 §12.43); at most
-    /// [`crate::limits::VIA_MAX`].
+    /// Servers that the stream has passed, from the first to the last, according to the `Via` fields of the request
+    /// (RFC 2326 §12.43); at most [`crate::limits::VIA_MAX`].
     pub via: Vec<String>,
 }
 

@@ -18,7 +18,8 @@ pub const BODY_BYTES_MAX: usize = 128 * 1024;
 pub const FRAME_BYTES_MAX: usize = 65_535;
 /// Maximum number of alternatives in a `Transport` field.
 pub const TRANSPORTS_MAX: usize = 16;
-/// Maximum number of challenges of a 401. Servers send Basic and one or two of Digest.
+/// Maximum number of challenges that are read from a 401. Servers send one Basic challenge and one or two Digest
+/// challenges.
 pub const CHALLENGES_MAX: usize = 8;
 /// Maximum number of servers read from `Via` fields.
 pub const VIA_MAX: usize = 64;

@@ -50,7 +50,7 @@ enum State {
     /// Between messages.
     #[default]
     Start,
-    /// After a frame or message, skipping bytes that are not part of any.
+    /// After a frame or message: skips stray bytes, which belong neither to a frame nor to a message.
     Search { stray: usize },
     /// In the four header bytes of a frame.
     FrameHead,

@@ -5,7 +5,8 @@ use crate::message::number;
 use crate::presentation::Presentation;
 use crate::transport::split_unquoted;
 
-/// Reads the tracks with known URLs. Malformed entries are skipped, since the field is optional.
+/// Reads the entries whose URL names a track of the presentation. Malformed entries are skipped, since the field is
+/// optional.
 pub(crate) fn read(value: &str, presentation: &Presentation) -> Vec<RtpInfo> {
     let entry = |text: &str| {
         let mut info = RtpInfo { track: usize::MAX, sequence: None, rtp_time: None };

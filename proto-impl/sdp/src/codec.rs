@@ -89,7 +89,7 @@ mod tests {
     fn h264_matches_by_profile_and_mode() {
         let h264 = |ours, theirs, matches| check("H264/90000", ours, theirs, matches);
         let browser = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f";
-        // The format of webrtcbin, and other levels.
+        // The level may differ, and so may flags that do not change the profile. The first format is that of webrtcbin.
         h264(browser, "packetization-mode=1;profile-level-id=42c01f", true);
         h264(browser, "packetization-mode=1;profile-level-id=42E034", true);
         h264(browser, "packetization-mode=1", true);

@@ -274,7 +274,7 @@ mod tests {
         for bad in ["", "h", "h up", "h send pt=200", "ü send", "h send pt="] {
             assert_eq!(Rid::read(bad), None, "{bad}");
         }
-        // RFC 8853 §5.1.
+        // Values in the syntax of RFC 8853 §5.1, with alternatives, paused streams (`~`), and both directions.
         for value in ["send h;m;l", "send 1,~4;3 recv c", "recv 1;~4"] {
             assert_eq!(Simulcast::read(value).unwrap().to_string(), value);
         }

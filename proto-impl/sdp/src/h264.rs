@@ -108,7 +108,7 @@ impl ProfileLevelId {
     /// Returns a rank with which levels can be compared: 1b is between 1 and 1.1.
     #[must_use]
     pub const fn level_rank(self) -> u16 {
-        // Twice the level, which leaves room for 1b.
+        // Twice the level: level 1b, which lies between 1 and 1.1, thus becomes 21.
         if self.is_1b_by_flag() || self.level == 9 { 21 } else { (self.level as u16).saturating_mul(2) }
     }
 

@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(h264.parameters.to_string(), "packetization-mode=1;profile-level-id=42e01f");
         assert_eq!(h264.feedback, [Feedback::Pli, Feedback::Nack]);
         assert_eq!(media.rtx_of(h264.payload_type()), PayloadType::new(97));
-        // PCMU needs no `rtpmap`; 98 has none, so its encoding is unknown.
+        // PCMU (0) is known without an `rtpmap`. 98 has none, so its encoding is unknown, and it is left out.
         assert_eq!(media.rtp_formats().count(), 3);
         let mut copy = Media::read("video 9 RTP/SAVPF 96").unwrap();
         copy.push_format(&h264);

@@ -397,7 +397,7 @@ mod tests {
         let answer = description.write();
         assert!(answer.contains("a=rtpmap:63 red/48000/2\r\n"), "{answer}");
         assert!(answer.contains("a=fmtp:63 111/111\r\n"), "{answer}");
-        // RED for a format other than the selected one.
+        // RED of a format other than the selected one is not selected.
         let text = "v=0\nm=audio 9 UDP/TLS/RTP/SAVPF 98 99\na=rtpmap:98 opus/48000/2\na=rtpmap:99 red/48000/2\na=fmtp:99 98/97\n";
         let offer = Description::read(text.as_bytes()).unwrap();
         assert_eq!(offer.media[0].select(&ours())[0].red, None);
@@ -408,7 +408,7 @@ mod tests {
         let offer = Description::read(peers::GSTREAMER.as_bytes()).unwrap();
         let video = offer.section("video0").unwrap();
         let selected = video.select(&ours());
-        // webrtcbin does not allow asymmetric levels.
+        // webrtcbin does not allow asymmetric levels, so the answer has the lower level of both sides.
         assert_eq!(selected[0].answer.parameters.get("profile-level-id"), Some("42c01f"));
     }
 

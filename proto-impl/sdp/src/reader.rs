@@ -391,7 +391,7 @@ mod tests {
         check(&"b=AS:1\n".repeat(BANDWIDTHS_MAX + 1), Error::TooManyBandwidths { line: 8 + BANDWIDTHS_MAX });
         check(&format!("a={}", "x".repeat(100_000)), Error::LineTooLong { line: 8 });
         assert!(matches!(streams(&vec![b'x'; 1 << 20]), Err(Error::TooLarge { .. })));
-        // More words than there are payload types.
+        // A section that is not RTP may have more formats than there are payload types.
         let words: String = (0..=200).map(|n| format!(" w{n}")).collect();
         let text = format!("{HEAD}{BODY}m=application 0 UDP{words}\n");
         assert_eq!(streams(text.as_bytes()).map(|sections| sections.len()), Ok(2));

@@ -43,8 +43,8 @@ const QUEUE_NONE_US: u32 = 30_000;
 /// `LOSS_QUEUE_US`, because a short queue overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
-/// Minimum number of losses that are blamed on a burst, in a round whose queue was too long only for a
-/// moment.
+/// Minimum number of losses in a round from which a burst is assumed to have overflowed a queue, if the queue was too
+/// long only for a moment.
 const BURST_LOSSES_MIN: u64 = 3;
 /// Share of losses in one round, in thousandths, from which on a burst is assumed to have overflowed a short queue.
 /// Delays do not show such a queue, because the peer acknowledges only after the lost packets have been retransmitted.
@@ -75,7 +75,8 @@ const HALVINGS: u32 = 3;
 /// Upper limit of the path's rate, in percent of the rate that the receiver reports. The report is an average or a
 /// median, so the path may carry this much.
 const REPORTED_PERCENT: u64 = 120;
-/// Initial growth of the limit in percent per second. It doubles each second plus two round trips.
+/// Initial growth of the limit in percent per second. The growth doubles whenever one second and two round trips have
+/// passed.
 const GROWTH_MIN: u64 = 6;
 /// Maximum growth of the limit in percent per second.
 const GROWTH_MAX: u64 = 100;
@@ -130,7 +131,7 @@ struct Round {
     /// True if an acknowledgement covered a retransmitted packet. Such an acknowledgement does not show the rate of the
     /// path, because it also covers packets that the peer had held back until the retransmitted one arrived.
     is_mended: bool,
-    /// Time in this round during which packets waited for their pace.
+    /// Time in this round during which packets were held back by the rate limit.
     waited_us: i64,
 }
 
@@ -209,7 +210,7 @@ pub(crate) struct Congestion {
     drain: Option<Drain>,
     trial: Option<Trial>,
     own: Own,
-    /// Time since which packets have been waiting for their pace; `None` if no packet is waiting.
+    /// Time since which packets have been held back by the rate limit; `None` if no packet is held back.
     waits_since: Option<i64>,
     /// Time at which the path was last found to be full.
     full_us: i64,
@@ -235,7 +236,7 @@ impl Congestion {
         }
     }
 
-    /// Returns the most bytes per second that may leave, SRT headers included; `None` without a limit.
+    /// Returns the maximum sending rate in bytes per second, SRT headers included; `None` if the rate is not limited.
     pub(crate) fn rate(&self) -> Option<u64> {
         let percent = if self.drain.is_some() { DRAIN_PERCENT } else { 100 };
         self.limit.map(|limit| limit.saturating_mul(percent) / 100)
@@ -247,7 +248,7 @@ impl Congestion {
         self.rounds.capacity() * size_of::<Delivered>()
     }
 
-    /// Records whether packets are waiting for their pace from now on.
+    /// Records whether packets are held back by the rate limit from now on.
     pub(crate) fn wait(&mut self, now_us: i64, waits: bool) {
         if let Some(since) = self.waits_since.take() {
             let waited = now_us.saturating_sub(since.max(self.round.since_us));
@@ -299,8 +300,8 @@ impl Congestion {
             self.waited_us = now_us;
         }
         let (queue, peak) = self.queue_of(now_us, &round, rtt_us);
-        // Losses together with late acknowledgements show that a burst overflowed a queue: packets that
-        // wait for a lost one are acknowledged late, and all others right after the burst.
+        // Losses together with late acknowledgements show that a burst overflowed a queue, even if that queue was long
+        // only for a moment of the round.
         let overflows = peak > QUEUE_MAX_US && losses.lost >= BURST_LOSSES_MIN;
         let is_lossy = self.is_lossy(now_us, losses);
         if queue > QUEUE_MAX_US || overflows || (is_lossy && queue > LOSS_QUEUE_US) {
@@ -390,7 +391,7 @@ impl Congestion {
         let own = if now_us < self.own.until_us { self.own.share } else { 0 };
         let of_all = self.losses();
         let is_steady = of_all.lost >= LOSSES_MIN && of_all.share() > LOSS_SHARE.max(own * 3 / 2);
-        // The share of a single round varies more.
+        // The share of losses in a single round varies more than that of several rounds, so its threshold is higher.
         let is_burst = of_round.lost >= LOSSES_MIN && of_round.share() > BURST_SHARE.max(own * 3);
         self.rounds.len() >= ROUNDS / 2 && (is_steady || is_burst)
     }
@@ -480,7 +481,7 @@ mod tests {
         }
         let more = this.rate().unwrap() * 100 / grown;
         assert!((100..=140).contains(&more), "{more}");
-        // No packet waits any more, or only for a short time.
+        // The limit ends if packets do not wait for it any more, or only for a short time.
         this.wait(7_000_000, false);
         for ms in (7000..18_000).step_by(10) {
             this.wait(ms * 1000, ms % 40 == 0);

@@ -88,8 +88,8 @@ impl Spread {
         self.time_of(self.waiting.min(AT_ONCE_BYTES)).min(STEP)
     }
 
-    /// Returns the longest time for which a step can make up: a step sends the bytes of the time for which they were
-    /// held back. Timers are late by up to [`BURST`].
+    /// Returns the longest time that the next step of a burst can make up for. Packets are held back between two steps,
+    /// and a step sends all the bytes that could have been sent in that time. Timers are late by up to [`BURST`].
     fn saved(&self) -> Duration {
         self.time_of(AT_ONCE_BYTES).min(STEP) + BURST
     }
@@ -196,7 +196,8 @@ impl Pacer {
             rate = Some(rate.map_or(spread.bytes_per_second, |rate| rate.min(spread.bytes_per_second)));
         }
         let Some(rate) = rate else { return };
-        // A step includes the bytes of the time for which it was held back. Without steps, idling saves nothing.
+        // If a burst is sent in steps, each step also sends the bytes of the time for which packets were held back.
+        // Otherwise, time in which nothing was sent is not made up for.
         let saved = self.spread.as_ref().filter(|_| self.bytes_per_second.is_none()).map(Spread::saved);
         let since = saved.and_then(|saved| now.checked_sub(saved)).unwrap_or(now);
         let from = self.next_at.map_or(now, |at| at.max(since));
@@ -293,7 +294,7 @@ mod tests {
                     (waiting, at_once) = (waiting - 1024, at_once + 1024);
                 }
                 steps += usize::from(at_once > 0);
-                // A queue that is emptied at the rate of the spread.
+                // Simulates a queue on the path that is emptied at the rate at which the burst is spread.
                 filled += at_once;
                 largest = largest.max(filled);
                 filled = filled.saturating_sub(bytes / 60);

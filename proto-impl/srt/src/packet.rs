@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(body, [0, 0, 0, 3, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 2]);
         let ranges: Vec<_> = losses(&body).collect();
         assert_eq!(ranges, [(Seq::new(3), Seq::new(3)), (Seq::new(0x7fff_fffe), Seq::new(2))]);
-        // The last word of a range is missing.
+        // The word with the end of the range is missing, so only the single packet is read.
         assert_eq!(losses(&body[..8]).count(), 1);
     }
 

@@ -119,7 +119,7 @@ impl Encoder {
 /// Converts a sample to 16 bits. Values that are too loud are clipped.
 #[cfg(feature = "fdk-aac")]
 fn sixteen_bits(sample: f32) -> i16 {
-    // A cast of a float saturates.
+    // A cast of a float saturates, so a value that does not fit is clipped.
     #[allow(clippy::cast_possible_truncation)]
     let sample = (sample * 32_768.0).round() as i16;
     sample

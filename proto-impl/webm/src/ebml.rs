@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! element: ID (1 to 4 bytes) | size of the body (1 to 8 bytes) | body
-//! VINT:    1xxxxxxx | 01xxxxxx x*8 | 001xxxxx x*16 | ...      all x of a size are 1: it is not known
+//! VINT:    1xxxxxxx | 01xxxxxx x*8 | 001xxxxx x*16 | ...      if all x of a size are 1, the size is unknown
 //! ```
 
 use bytes::{BufMut, BytesMut};

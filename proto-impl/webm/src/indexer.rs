@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Start ── Top ──┬─ Info, Tracks ── Top
-//!                └─ Cluster ──┬─ its first block, and on ── Top       far from the end of the file
+//!                └─ Cluster ──┬─ its first block ─────── Top       far from the end of the file
 //!                             └─ Block ── Block ── … ── Top           within its last TAIL_BYTES: a crash may have torn it
 //! ```
 

@@ -109,7 +109,7 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     let before = if over.is_datagrams() { world.published_bytes(publisher) } else { 0 };
     world.run_for(began + WATCHED - world.instant());
     let sent = if over.is_datagrams() { world.published_bytes(publisher) - before } else { 0 };
-    // The last units are still in flight.
+    // Runs on until the last units, which are still in flight, have arrived.
     world.run_for(secs(2));
     let log = log.lock().unwrap();
     let made: BTreeMap<u64, Instant> = if over == Over::WebRtc {
@@ -121,7 +121,7 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     let is_cut = row.path.cut.is_some();
     let is_settled = |at: Instant| {
         let passed = at.saturating_duration_since(began);
-        // Over TCP, all pictures arrive, so there is no time to settle.
+        // Over TCP all pictures arrive, so the pictures right after the beginning and the end of a cut are judged, too.
         let settles = |from: Duration| passed >= from && passed < from + SETTLES && over.is_datagrams();
         passed >= SETTLES && passed < WATCHED && !(is_cut && (settles(CUT.0) || settles(CUT.1)))
     };

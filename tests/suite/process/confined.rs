@@ -100,8 +100,8 @@ fn c_09_it_runs_as_nobody_without_capabilities_and_with_256_descriptors() {
     assert!(server.terminate().success());
 }
 
-/// Checks that the server can start processes by the standard library alone, which never asks a shell. `tests/tree`
-/// knows the one file that does so.
+/// Checks that the server can start processes by the standard library alone, which never asks a shell. A test in
+/// `tests/tree` permits this in one source file only.
 #[test]
 fn u_37_there_is_nothing_in_it_that_asks_a_shell() {
     let (status, symbols, said) =

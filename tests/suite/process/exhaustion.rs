@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::super::support::{Bystander, Server, run, secs, wait_for};
 
-/// Number of free descriptors that the test leaves to the process. The process would accept more connections, because
-/// the limit is only lowered after its start.
+/// Number of free descriptors that the test leaves to the process. The limit is lowered only after the start of the
+/// process, which therefore tries to accept more connections than that.
 const LEFT: usize = 20;
 
 /// Returns the CPU time that the server uses during 1.5 s.

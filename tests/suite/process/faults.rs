@@ -87,7 +87,7 @@ fn c_14_a_broken_certificate_is_told_and_the_rest_is_served() {
         let url = format!("https://{}/live/rest/v2/version", server.https.unwrap());
         let (status, out, said) = run(Command::new("curl").args(["--silent", "--insecure", &url]));
         assert!(status.success() && out.contains("versionName"), "{out}{said}");
-        // The files are valid again.
+        // Once the files are valid again, the certificate is loaded.
         fs::write(&chain, &whole[0]).unwrap();
         fs::write(&key, &whole[1]).unwrap();
         wait_for("the certificate", secs(10), || log_of(&folder).contains("certificate loaded"));

@@ -97,7 +97,7 @@ impl NameServer {
                     answer.extend(address.octets());
                 }
             }
-            // There are no IPv6 addresses.
+            // A question for IPv6 addresses gets an answer without addresses.
             Manner::Answers(..) => {}
         }
         Some(answer)

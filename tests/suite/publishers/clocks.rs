@@ -74,7 +74,7 @@ fn frozen(p: &mut Publisher, of: Of, at: i64, ms: i64) {
     p.faults = vec![Fault::Frozen { of, at, ms }];
 }
 
-/// Puts the audio `ms` milliseconds away from the video.
+/// Shifts the timestamps of the audio by `ms` milliseconds against those of the video.
 fn apart(p: &mut Publisher, ms: i64) {
     (p.start, p.offsets[1]) = (2 * HOUR, ms);
 }

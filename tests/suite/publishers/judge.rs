@@ -232,7 +232,8 @@ impl Outcome {
 
 /// True if a viewer may miss all units of a kind.
 fn may_miss(publisher: Over, viewer: Kind, is_video: bool, gets: &Gets) -> bool {
-    // This world transcodes neither AAC to Opus nor Opus to AAC.
+    // The simulation has no transcoder, so viewers whose protocol does not carry the publisher's audio codec get no
+    // audio.
     let Kind::Live(viewer) = viewer else { return !is_video && publisher == Over::WebRtc };
     if is_video {
         return viewer == Over::WebRtc && gets.reorders;

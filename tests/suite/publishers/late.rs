@@ -118,7 +118,7 @@ fn over_rtsp(sound: Sound, sent: &[Unit]) -> rtsp::Plan {
         let is_key = packet.section == 0
             && match packet.payload[0] & 0x1f {
                 5 => true,
-                // The first fragment of a key frame.
+                // A FU-A with the first fragment of a key frame.
                 28 => packet.payload[1] & 0x9f == 0x85,
                 _ => false,
             };

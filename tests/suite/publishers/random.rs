@@ -15,7 +15,8 @@ use super::{Oddity, publish};
 use crate::support::World;
 use crate::support::world::{Id, Over};
 
-/// Numbers of units in an episode, so that each unit of a case has a number of its own.
+/// Distance between the first unit numbers of two successive episodes, so that each unit of a case has a number of its
+/// own.
 const NUMBERS: u64 = 1_000_000;
 
 /// Time after which the segments of a new publisher have begun, in milliseconds.
@@ -106,7 +107,8 @@ impl Episode {
         let seconds = between(random, 8, 26).cast_unsigned();
         let faults = if has_faults { draw_faults(random, seconds.cast_signed() * 1000) } else { Vec::new() };
         let over = one_of(random, &[Over::Rtmp, Over::Srt, Over::Rtsp]);
-        // Silence of a peer over datagrams is noticed after some seconds, and until then its id is taken.
+        // A publisher over datagrams always says goodbye: if it just fell silent, the server would notice only after
+        // some seconds, and the next publisher would be refused until then.
         let leaves = if over.is_datagrams() {
             Leaves::Goodbye
         } else {
@@ -119,7 +121,7 @@ impl Episode {
             tracks,
             fps,
             gop: (fps * tenths / 10).max(1),
-            // Packets of RTP have no decode times.
+            // RTP packets have no decode times, so publishers over RTSP do not reorder pictures.
             reorders: over != Over::Rtsp && random.chance(0.3),
             faults,
             seconds,

@@ -152,7 +152,7 @@ fn finds(heard: &[u8], text: &str) -> bool {
 
 impl ClientStream for ByteSender {
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        // After the consent, only a refusal matters among the server's messages.
+        // After the consent, only a refusal matters among the server's messages, so older bytes are dropped.
         self.heard.extend_from_slice(bytes);
         self.hear(now);
         if self.script.began.is_some() && self.heard.len() > 4096 {

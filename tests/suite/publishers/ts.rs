@@ -20,7 +20,7 @@ const TABLES_MS: i64 = 100;
 /// A transport packet and its time.
 pub type Packet = (i64, [u8; PACKET]);
 
-/// The tables that are sent from a time on.
+/// The tables (PAT and PMT) that are sent from the time `from` on.
 #[derive(Debug, Clone)]
 pub struct Tables {
     pub from: i64,

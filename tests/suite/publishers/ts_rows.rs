@@ -169,7 +169,7 @@ fn versions(plan: &mut Plan) {
     plan.tables = (0..20).map(version).collect();
 }
 
-/// Returns the time of the first key frame after `at`. The tables differ from there on.
+/// Returns the time of the first key frame after `at`. The caller changes the tables from this time on.
 fn key_behind(plan: &Plan, at: i64) -> i64 {
     plan.pes.iter().find(|pes| pes.pid == VIDEO && pes.key && pes.at > at).map(|pes| pes.at).unwrap()
 }
@@ -179,7 +179,8 @@ fn other_pids(plan: &mut Plan) {
     let streams = vec![(H264, 0x200, Vec::new()), (AAC, 0x201, Vec::new())];
     plan.tables.push(Tables { from, version: 1, pcr: 0x200, streams, ..Tables::default() });
     plan.pes.iter_mut().filter(|pes| pes.at >= from).for_each(|pes| pes.pid += 0x100);
-    // The tables are written before a PES packet that has the key flag.
+    // Tables are written before each PES packet with the key flag, so the first packet on the new PID must have the
+    // flag.
     plan.pes.iter_mut().filter(|pes| pes.pid == 0x200 && pes.at == from).for_each(|pes| pes.key = true);
 }
 

@@ -16,9 +16,9 @@ pub const GOP: u64 = 50;
 pub struct Unit {
     pub is_video: bool,
     pub key: bool,
-    /// Number among the units of its kind. The stamp in the payload, which viewers read, has the number as well.
+    /// Number among the units of its kind. The publisher also writes it into the payload, where viewers read it.
     pub number: u64,
-    /// True time of the unit. The stamp in the payload has this time as well.
+    /// True time of the unit. The publisher also writes it into the payload.
     pub sampled: i64,
     /// Time of sending, counted from the server's consent.
     pub at: i64,

@@ -30,7 +30,7 @@ use crate::support::world;
 pub struct Got {
     pub at: Instant,
     pub is_video: bool,
-    /// The stamp of the unit, or `None` if it carries none or is damaged.
+    /// The mark that the test's publisher wrote into the unit's payload; `None` if the unit has no mark or is damaged.
     pub seen: Option<Seen>,
     pub dts: i64,
     pub pts: i64,

@@ -19,7 +19,7 @@ use crate::support::world::{Chaos, Id, Over, World};
 const RTSP: Duration = Duration::from_secs(3);
 /// Time for which a stream waits for a lost publisher.
 pub(super) const GRACE: Duration = ms(2000);
-/// Lag beyond which a viewer jumps.
+/// Lag of a viewer beyond which it skips to a newer key frame.
 pub(super) const LAG: Duration = ms(3000);
 /// Time for ICE and DTLS to connect: without losses, and with retransmissions, each of which waits twice as long
 /// as the one before.

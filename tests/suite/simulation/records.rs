@@ -228,7 +228,7 @@ impl Run {
     }
 
     pub(super) fn observe_answers(&mut self) {
-        // A stream may have become live since.
+        // A stream may have become live since the last call of this function.
         let (now, slack) = (self.world.instant(), self.slack);
         for stream in &mut self.streams {
             if matches!(stream.expect(now, slack), Expect::Live(_)) {

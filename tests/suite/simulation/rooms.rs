@@ -208,7 +208,7 @@ impl Life {
         if sources != wanted {
             self.fail(&format!("viewer {at} is shown {sources:?}, and not {wanted:?}"));
         }
-        // After a switch to another stream, or to a new life of the same stream, the first picture is a key frame.
+        // After a switch to another stream, or to a new publisher of the same stream, the first picture is a key frame.
         let mut before = None;
         for seen in all.iter().filter_map(|got| got.seen.ok()).filter(|seen| seen.is_video) {
             let life = seen.counter >> 32;

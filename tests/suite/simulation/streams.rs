@@ -189,7 +189,7 @@ impl Stream {
         let is_young = world.story(id).ready.is_none_or(|ready| now < ready + slack);
         // A caller that is not connected yet cannot send a goodbye that the server hears.
         let is_dark = is_dark || (publisher.over.is_datagrams() && (is_lost || is_young));
-        // The stream may have ended before.
+        // An operator may have stopped the stream before its publisher departed.
         let is_stopped = self.stopped.is_some_and(|stopped| now <= stopped + slack);
         let is_live = publisher.was_ready && !publisher.was_closed;
         if is_dark {

@@ -58,7 +58,7 @@ impl Viewer {
     }
 }
 
-/// Returns stream, publisher and unit number from the counter of a stamp.
+/// Returns the stream, the publisher and the number of a unit, which the publisher wrote into the unit as one counter.
 fn origin(seen: &Seen) -> (usize, usize, u64) {
     let stream = usize::try_from(seen.counter >> 48).unwrap();
     let publisher = usize::try_from(seen.counter >> 32 & 0xffff).unwrap();

@@ -23,7 +23,8 @@ const FACTOR: u32 = 3;
 /// Minimum baseline of a gap or an answer: a machine on which many servers are tested in parallel may take this long by
 /// itself.
 const CALM_MIN: Duration = ms(200);
-/// Interval between two measurements of the machine's delays; then the number of measurements that are added up.
+/// Interval between two measurements of the machine's delays, and the number of measurements (`WINDOW`) that are added
+/// up.
 const LOOK: Duration = ms(50);
 const WINDOW: usize = 20;
 /// Memory that the server may hold after the attack in addition to 102 % of the amount before it, because allocators

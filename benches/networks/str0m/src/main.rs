@@ -19,11 +19,12 @@ use str0m::stats::MediaIngressStats;
 use str0m::{Candidate, Event, Input, Output, Rtc};
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Limits how late a command is read.
+/// Maximum time until a command from the input is read.
 const TURN: Duration = Duration::from_millis(10);
 /// Least time between two requests for a key frame.
 const PLI_EVERY: Duration = Duration::from_secs(1);
-/// More packets than the largest key frame has: str0m's own limit of 30 drops it.
+/// Number of packets that str0m holds to put them in order. This is more than the largest key frame has; with its
+/// default of 30, str0m drops such a frame.
 const REORDERED: usize = 500;
 
 type Failure = Box<dyn Error>;
@@ -55,7 +56,7 @@ fn offer(rtc: &mut Rtc) -> Result<(Mid, SdpPendingOffer), Failure> {
     Ok((video, pending))
 }
 
-/// Reads the lines of the input on a thread; its end ends them.
+/// Reads the lines of the input on a thread. The receiver's lines end when the input ends.
 fn lines() -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
@@ -112,7 +113,7 @@ fn watch(
 /// The observations of a viewer.
 struct Seen {
     video: Mid,
-    /// Is set from a gap to the next key frame.
+    /// True from a gap until the next key frame.
     is_broken: bool,
     pli_at: Option<Instant>,
     keys: usize,

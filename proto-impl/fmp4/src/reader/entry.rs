@@ -62,15 +62,15 @@ fn visual(kind: FourCc, body: &Bytes) -> Result<Entry, Error> {
     let boxes = body.slice_ref(reader.rest());
     let record = |name: &'static [u8; 4], text| required(&boxes, name, text);
     let config = match &kind.0 {
-        // ISO/IEC 14496-15 §5.4.2.1.
+        // Sample entries of H.264 (ISO/IEC 14496-15 §5.4.2.1).
         b"avc1" | b"avc3" => CodecConfig::H264(h264::Config::read(record(b"avcC", "avcC")?)?),
-        // AV1 in ISOBMFF §2.2.
+        // Sample entry of AV1 (AV1 in ISOBMFF §2.2).
         b"av01" => CodecConfig::Av1(av1::Config::read(record(b"av1C", "av1C")?)?),
-        // VP Codec ISO Media File Format Binding §2.1.
+        // Sample entries of VP9 and VP8 (VP Codec ISO Media File Format Binding §2.1).
         b"vp09" => CodecConfig::Vp9(vp9::Config::read(record(b"vpcC", "vpcC")?)?),
         b"vp08" => CodecConfig::Vp8(vp8::Config::read(child(&boxes, b"vpcC")?.unwrap_or_default())?),
-        // ISO/IEC 14496-15 §8.4.1.1. Dolby Vision contains an H.265 stream that can be decoded without the
-        // Dolby Vision data.
+        // Sample entries of H.265 (ISO/IEC 14496-15 §8.4.1.1). Dolby Vision contains an H.265 stream that can be
+        // decoded without the Dolby Vision data.
         _ => CodecConfig::H265(h265::Config::read(record(b"hvcC", "hvcC")?)?),
     };
     let size = (width > 0 && height > 0).then_some((width.into(), height.into()));
@@ -98,12 +98,12 @@ fn audio(kind: FourCc, body: &Bytes, stsd_version: u8) -> Result<Option<Entry>, 
     let sound = sound(&mut reader, stsd_version).map_err(short_in(&kind.0))?;
     let boxes = body.slice_ref(reader.rest());
     let config = match &kind.0 {
-        // Encapsulation of Opus in ISO Base Media File Format §4.3.
+        // Sample entry of Opus (Encapsulation of Opus in ISO Base Media File Format §4.3).
         b"Opus" => CodecConfig::Opus(opus::Config::of_dops(&required(&boxes, b"dOps", "dOps")?)?),
-        // Encapsulation of FLAC in ISO Base Media File Format §3.3.
+        // Sample entry of FLAC (Encapsulation of FLAC in ISO Base Media File Format §3.3).
         b"fLaC" => CodecConfig::Flac(flac::Config::of_dfla(&required(&boxes, b"dfLa", "dfLa")?)?),
-        // ETSI TS 102 366 §F.2 and §F.5. The boxes with the parameters (`dac3`, `dec3`) are not
-        // read, because every syncframe repeats their contents.
+        // Sample entries of AC-3 and E-AC-3 (ETSI TS 102 366 §F.2 and §F.5). The boxes with the parameters (`dac3`,
+        // `dec3`) are not read, because every syncframe repeats their contents.
         b"ac-3" => CodecConfig::Ac3(ac3::Config),
         b"ec-3" => CodecConfig::Eac3(ac3::Config),
         b".mp3" => CodecConfig::Mp3(mp3_of(sound)?),

@@ -266,7 +266,7 @@ impl Walk {
 
     fn is_sync(&mut self) -> bool {
         let Some(syncs) = &self.syncs else { return true };
-        // Counted from 1.
+        // Samples are counted from 1 in `stss`.
         let number = self.sample.saturating_add(1);
         while let Some(sync) = syncs.u32(self.next_sync)
             && sync <= number

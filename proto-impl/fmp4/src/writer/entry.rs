@@ -61,7 +61,7 @@ fn visual(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4], re
     let (width, height) = track.picture_size().unwrap_or((0, 0));
     let side = |side| u16::try_from(side).unwrap_or(u16::MAX);
     out.boxed(&entry_kind(track, *kind), |out| {
-        // data_reference_index 1.
+        // data_reference_index is 1: the media is in this file.
         out.zeros(6).u16(1).zeros(16).u16(side(width)).u16(side(height));
         // compressorname is empty, depth is 24, and pre_defined is -1.
         out.u32(RESOLUTION).u32(RESOLUTION).u32(0).u16(1).zeros(32).u16(24).u16(u16::MAX);

@@ -149,7 +149,7 @@ pub fn file_type(tracks: &[&Description], is_fragmented: bool) -> Bytes {
         if !is_fragmented {
             out.bytes(b"isommp42");
         }
-        // AV1 in ISOBMFF §2.1.
+        // A file with AV1 must list the brand `av01` (AV1 Codec ISO Media File Format Binding §2.1).
         if tracks.iter().any(|track| matches!(track.config, CodecConfig::Av1(_))) {
             out.bytes(b"av01");
         }

@@ -79,7 +79,7 @@ pub(super) fn text(out: &mut Out, track: &TextTrack<'_>) {
                     out.boxed(b"stbl", |out| {
                         out.full(b"stsd", 0, 0, |out| {
                             out.u32(1).boxed(b"wvtt", |out| {
-                                // §8.5.2.2: data_reference_index 1.
+                                // data_reference_index is 1 (§8.5.2.2): the media is in this file.
                                 out.zeros(6).u16(1).boxed(b"vttC", |out| {
                                     out.bytes(b"WEBVTT");
                                 });
@@ -204,7 +204,7 @@ fn movie_header(out: &mut Out, duration: u64, last: u32) {
         },
         duration,
         |out| {
-            // Rate 1, volume 1.
+            // Normal rate and full volume.
             out.u32(RATE_ONE).u16(0x100).zeros(10);
             MATRIX.iter().for_each(|value| {
                 out.u32(*value);

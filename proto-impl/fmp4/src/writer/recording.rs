@@ -140,7 +140,8 @@ mod tests {
                     for n in 1..expected.len() {
                         expected[n - 1].2 = u32::try_from(expected[n].0 - expected[n - 1].0).unwrap();
                     }
-                    // An empty edit can only express whole milliseconds.
+                    // The empty edit at the start can only express whole milliseconds, so all times of the track may be
+                    // off by a fraction of a millisecond.
                     let off = of_track(&found, track)[0].0 - expected[0].0;
                     assert!(off.abs() < 48, "{off}");
                     expected

@@ -91,8 +91,9 @@ impl CheckList {
         self.pairs.len()
     }
 
-    /// Adds a pair, or restarts one that uses earlier credentials. A full list drops its worst dispensable pair
-    /// if the new one is better. Returns false if there is no room.
+    /// Adds a pair, or restarts one that uses earlier credentials. If the list is full, the pair with the lowest
+    /// priority among those on which no data is accepted is dropped, provided that the new pair has a higher priority.
+    /// Returns false if there is no room.
     pub(super) fn add(&mut self, pair: Pair, role: Role) -> bool {
         if let Some(old) = self.get_mut(&pair.path) {
             if old.generation != pair.generation {

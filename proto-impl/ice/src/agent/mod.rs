@@ -237,8 +237,8 @@ impl Agent {
             Remote { address: candidate.address, priority: candidate.priority, kind: candidate.kind };
         if let Some(known) = self.candidates.remotes.iter_mut().find(|known| known.address == remote.address)
         {
-            // The peer has now signalled a candidate that was known as peer-reflexive (RFC 8838 §11.4). The
-            // candidate's pairs keep their order.
+            // The peer has now signalled a candidate that was known as peer-reflexive (RFC 8838 §11.4). Its existing
+            // pairs keep their priorities.
             *known = remote;
         } else if self.candidates.remotes.len() < CANDIDATES_MAX {
             self.candidates.remotes.push(remote);

@@ -54,7 +54,8 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// Adds a transaction. A full table first drops a replaced one. Returns false if there is no room.
+    /// Adds a transaction. If the table is full, first drops a transaction that another check has replaced. Returns
+    /// false if there is no room.
     pub(super) fn insert(&mut self, transaction: Transaction) -> bool {
         if self.open.len() >= TRANSACTIONS_MAX
             && let Some(index) = self.open.iter().position(|open| open.is_replaced)

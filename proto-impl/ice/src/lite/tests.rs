@@ -96,7 +96,7 @@ impl Server {
         answer.is_some_and(|answer| Message::read(&answer).unwrap().class() == Class::Success)
     }
 
-    /// Returns the events except further checks.
+    /// Returns the events, without those that report checks on validated paths.
     fn events(&mut self) -> Vec<Event> {
         let all = std::iter::from_fn(|| self.agent.poll_event());
         all.filter(|event| !matches!(event, Event::Heard(_))).collect()
@@ -432,7 +432,8 @@ fn i_09_no_answer_is_more_than_twice_its_request() {
         server.agent.poll_transmit(server.clock.now(), &mut answer).unwrap();
         assert!(answer.len() <= out.len() * 2, "{unknown}: {} for {}", answer.len(), out.len());
     }
-    // Without credentials, a peer gets no answer at all, whatever kind of message it sends.
+    // A peer that is not authenticated (here its user name is unknown) gets no answer at all, whatever kind of message
+    // it sends.
     for kind in [0x0001_u16, 0x0011, 0x0101, 0x0111, 0x0002, 0x0003] {
         let mut out = Vec::new();
         MessageWriter::new(&mut out, Class::Request, TransactionId([1; 12]))
@@ -510,7 +511,8 @@ fn pairs_are_capped_and_the_selected_one_stays() {
         assert!(server.check(port, false));
         assert!(server.agent.valid_paths() <= PAIRS_MAX);
         assert!(server.agent.is_valid(&path(port)) && server.agent.is_valid(&path(1)));
-        // Validations and expirations are reported alternately.
+        // Once eight paths are valid, each new one makes an earlier one expire. The path of port 1 stays, because it is
+        // selected.
         let gone = server.events().iter().filter(|event| matches!(event, Event::Expired(_))).count();
         assert_eq!(gone, usize::from(port > 8));
     }

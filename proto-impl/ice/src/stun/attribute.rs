@@ -198,7 +198,7 @@ impl ErrorCode {
         valid.then(|| Self(u16::from(class) * 100 + u16::from(number)))
     }
 
-    /// Returns the first four bytes of the attribute's value.
+    /// Returns the first four bytes of the value of ERROR-CODE. The reason phrase follows them.
     #[must_use]
     pub fn head(self) -> [u8; 4] {
         let part = |number: u16| u8::try_from(number).unwrap_or(0);

@@ -64,7 +64,7 @@ pub fn username_fragment(datagram: &[u8]) -> Option<&[u8]> {
         let attribute = attributes.read().ok().flatten()?;
         match attribute.kind {
             AttributeType::USERNAME => return before_colon(attribute.value),
-            // Later attributes are ignored.
+            // Attributes after MESSAGE-INTEGRITY are ignored, so a user name there does not count.
             AttributeType::MESSAGE_INTEGRITY => return None,
             _ => {}
         }

@@ -45,7 +45,7 @@ fn a_full_agent_and_a_lite_one() {
         assert_eq!(pair.a.agent().role(), Role::Controlling);
         pair.run_for(secs(120)).unwrap();
         assert_eq!(ends(&pair), [None, None]);
-        // An initial check, a nomination, and consent every five seconds; nothing else.
+        // Only an initial check, a nomination, and a consent check every five seconds are sent.
         let checks = pair.a.stats().checks_sent;
         assert!((20..=32).contains(&checks), "{checks}");
     }

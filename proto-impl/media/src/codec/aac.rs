@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn adts_headers_are_read_and_written() {
-        // ffmpeg, 48 kHz stereo.
+        // Header written by ffmpeg for 48 kHz stereo.
         let header = [0xff, 0xf1, 0x4c, 0x80, 0x2b, 0xbf, 0xfc];
         let adts = Adts::read(&header).unwrap();
         assert_eq!((adts.object_type, adts.sample_rate, adts.channel_configuration), (2, 48_000, 2));

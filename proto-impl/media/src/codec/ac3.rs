@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_mp4_says_of_a_track() {
-        // Made by ffmpeg, in both formats: mono, 48 kHz, 96 kbit/s.
+        // Beginnings of frames that ffmpeg has encoded in AC-3 and E-AC-3: mono, 48 kHz, 96 kbit/s.
         let ac3 = [0x0b, 0x77, 0x48, 0x0d, 0x0c, 0x40, 0x2f, 0x84];
         let of =
             |unit: &[u8]| Description::of_unit(unit).map(|one| (one.sample_rate, one.channels, one.record));

@@ -245,7 +245,7 @@ mod tests {
             .map(|c| u8::from_str_radix(std::str::from_utf8(c).unwrap(), 2).unwrap())
             .collect();
         assert_eq!(picture_size(&bytes), Ok((16, 16)));
-        // reduced_still_picture_header: the size follows the level directly.
+        // If reduced_still_picture_header is set, the size directly follows the level.
         assert_eq!(picture_size(&[0b0001_1000, 0b0000_1100, 0b1111_1111, 0b1110_0000]), Ok((16, 16)));
     }
 

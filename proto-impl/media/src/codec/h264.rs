@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(cropped_size(u32::MAX, 0, true, 1, [0; 4]), None);
         assert_eq!(cropped_size(65_534, 65_534, true, 1, [0; 4]), None);
         assert_eq!(cropped_size(39, 22, true, 1, [400, 0, 0, 0]), None);
-        // pic_order_cnt_type 1 with a cycle of 256.
+        // pic_order_cnt_type 1 with a cycle of 256 pictures; at most 255 are allowed.
         assert!(picture_size(&[0x67, 0x42, 0, 0, 0b1101_0111, 0xff, 0x80, 0x40, 0x40, 0]).is_err());
     }
 
@@ -492,7 +492,7 @@ mod tests {
             begins_picture(&[0x65, 0x88]) && !begins_picture(&[0x41, 0x40]) && !begins_picture(&[0x67, 0xff])
         );
         assert!(is_recovery_point(&[6, 6, 1, 0xc4, 0x80]));
-        // A recovery point after another message, and an SEI without one.
+        // A recovery point after another message is found. The messages below have none, or are truncated.
         assert!(is_recovery_point(&[6, 1, 2, 7, 0xff, 6, 1, 0xc4, 0x80]));
         for none in [&[6, 5, 1, 0, 0x80][..], &[6, 6], &[6], &[], &[6, 0xff, 0xff], &[6, 1, 200, 6, 1, 0]] {
             assert!(!is_recovery_point(none), "{none:?}");

@@ -289,7 +289,7 @@ mod tests {
         assert_eq!((config.object_type, config.sample_rate, config.channel_configuration), (2, 48_000, 2));
         assert_eq!(config.record, [0x11, 0x90][..]);
         assert_eq!(reader.read(&same), Ok(vec![Bytes::from_static(b"next")]));
-        // A mux that announces other data and a CRC.
+        // A mux that announces other data and a CRC is read, too.
         let other = frame(mux().put(1, 1).put(1, 1).put(8, 0).put(1, 0).put(8, 0).put(1, 1).put(8, 7), b"x")
             .element();
         assert_eq!(reader.read(&other), Ok(vec![Bytes::from_static(b"x")]));
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn version_one_tells_the_length_and_he_aac_is_taken() {
-        // HE-AAC, 24 kHz with SBR to 48 kHz, and two frames.
+        // A mux of version 1 with two frames of HE-AAC: 24 kHz, extended by SBR to 48 kHz.
         let config = Bits::default().put(5, 5).put(4, 6).put(4, 2).put(4, 3).put(5, 2).put(3, 0);
         let mut bits =
             Bits::default().put(1, 0).put(2, 2).put(2, 0).put(8, 9).put(1, 1).put(6, 1).put(4, 0).put(3, 0);
@@ -340,7 +340,7 @@ mod tests {
         assert!(Reader::new().read(&programs).is_err());
         let eld = Bits::default().put(2, 0).put(1, 1).put(13, 0).put(5, 31).put(30, 0).put(30, 0).element();
         assert!(Reader::new().read(&eld).is_err());
-        // A length past the element.
+        // The frame's length exceeds the element.
         let long = mux().put(2, 0).put(8, 255).put(8, 255).put(8, 1).element();
         assert!(Reader::new().read(&long).is_err());
     }

@@ -154,7 +154,7 @@ pub fn packet_samples(packet: &[u8]) -> Option<u32> {
         1 | 2 => 2,
         _ => u32::from(rest.first()? & 0x3f),
     };
-    // At most 120 ms.
+    // A packet lasts at most 120 ms, which are 5760 samples.
     frames.checked_mul(*frame).filter(|samples| (1..=5760).contains(samples))
 }
 
@@ -266,7 +266,8 @@ mod tests {
                 "{size}"
             );
         }
-        // libopus through ffmpeg begins with a start trim; an end trim and an extension may follow.
+        // The first packet of libopus in a file of ffmpeg has a start trim. A header may also have an end trim and an
+        // extension.
         let trimmed = [0x7f, 0xf0, 3, 1, 0x38];
         assert_eq!(Control::read(&trimmed), Ok(Control { header_bytes: 5, packet_bytes: 3 }));
         let all = [0x7f, 0xfc, 3, 0, 0, 0, 0, 1, 9];

@@ -281,7 +281,7 @@ fn lips(units: &[Unit], from: i64, to: i64) -> i64 {
 fn a_steady_drift_is_followed_within_30_ms() {
     for ppm in [-150_000, -50_000, -6_000, 6_000, 50_000, 150_000] {
         let (units, timeline) = Publisher::with(&[Fault::Drift { of: Of::One(1), at: 10_000, ppm }]).run();
-        // The slowest drift is only noticed after 12 s.
+        // The slowest drift is only noticed after 12 s, so the error counts from 30 s after the drift began.
         assert!(lips(&units, 40_000, 60_000) <= 30, "{ppm}: {}", lips(&units, 40_000, 60_000));
         assert!(timeline.faults().of(ClockFault::Drift) >= 1, "{ppm}");
     }
@@ -327,7 +327,8 @@ fn a_picture_that_was_whole_only_when_the_next_one_began_lies_where_it_came() {
     assert!(held.0 <= 20 && held.1 == 0, "{held:?}");
     let late = lead_of_sound_beside_held_pictures(|t, raw, _| t.map(TrackId::VIDEO, raw));
     assert!(late.0 >= 180, "the test shows nothing: {late:?}");
-    // A unit cannot have been held for a minute: this is more than the limit.
+    // A unit cannot have been held for a minute, so this time of arrival is not believed, and the unit is placed near
+    // the present.
     let (began, mut t) = (netsim::Clock::new().now(), milliseconds());
     t.arrive(began);
     t.map(TrackId::AUDIO, 0);

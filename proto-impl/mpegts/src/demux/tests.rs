@@ -208,7 +208,7 @@ fn t_02_a_byte_inserted_every_ten_packets_costs_frames_and_not_the_stream() {
         let (events, stats) = read_all(&torn);
         assert!(stats.sync_losses >= 80, "{stats:?}");
         let good = stats.packets - stats.packets_invalid;
-        // The very last packet is not followed by one that would confirm it.
+        // With the byte 0, at most the very last packet is lost: no packet that would confirm it follows.
         assert!(good + lost_max >= whole, "{good} of {whole}: {stats:?}");
         let torn = 100 - pes_of(&events, VIDEO_PID).len();
         assert!(torn <= if byte == 0 { 50 } else { 90 }, "{torn}: {stats:?}");
@@ -243,7 +243,7 @@ fn version(event: &Event) -> Option<u8> {
 fn t_06_a_packet_without_an_end_is_dropped_at_its_limit() {
     let mut bytes = stream(1, 100);
     let video = places(&bytes, VIDEO_PID)[0];
-    // A frame of 9 MiB, followed by one of a valid size.
+    // A frame of 9 MiB, which exceeds the limit and is dropped, and a frame of a valid size, which is read.
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     let _ = self::video(&mut muxer, 0, 100);
@@ -274,8 +274,7 @@ fn t_07_times_have_33_bits_and_an_announced_jump_is_no_gap() {
             Unit { kind: Kind::Video, number: 0, pts: dts, dts, random_access: n == 0, payload: &[&[1; 50]] };
         bytes.extend_from_slice(&muxer.write(&unit));
     }
-    // The last packet has another counter and announces this by its discontinuity flag, in a new adaptation
-    // field if needed.
+    // The last packet gets another counter, and its discontinuity flag announces this.
     let last = *places(&bytes, VIDEO_PID).last().unwrap() * PACKET;
     bytes[last + 3] ^= 0x08;
     bytes[last + 5] |= 0x80;

@@ -90,7 +90,7 @@ fn the_clock_is_its_lead_before_a_frame_and_never_falls() {
     assert_eq!(clocks(&third), [(VIDEO_PID, 136_800 - PCR_LEAD)]);
     // A unit that is earlier than the last one has no PCR.
     assert_eq!(clocks(&muxer.write(&unit(Kind::Video, 129_000, &[&[1]]))), []);
-    // The clock wraps at this unit.
+    // The clock is earlier than the DTS: before the wrap at a DTS of 0, and 0 at a DTS that equals the lead.
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), None);
     let first = clocks(&muxer.write(&unit(Kind::Video, 0, &[&[1]])));
@@ -324,10 +324,10 @@ fn what_is_not_one_after_the_other_shares_no_packet() {
     let mut muxer = Muxer::with_packing(Packing::SEGMENT);
     muxer.set_streams(None, Some(StreamKind::AacAdts));
     let mut pack = |dts: u64, duration| muxer.pack(&unit(Kind::Audio, dts, &[&[7; 50]]), duration);
-    // The timestamps were rounded down to milliseconds.
+    // Successive frames whose timestamps were rounded down to milliseconds are held for a common PES packet.
     assert!([0, 1890, 3780, 5760].iter().all(|dts| pack(126_000 + dts, FRAME).is_empty()));
     let times = |bytes: &[u8]| read(bytes).iter().map(|pes| pes.pts.unwrap() - 126_000).collect::<Vec<_>>();
-    // A frame is missing.
+    // A frame is missing before this one, so the four held frames are sent without it.
     assert_eq!(read(&pack(126_000 + 5 * FRAME, FRAME))[0].payload.len(), 200);
     // A frame of unknown duration is sent at once, after the held frames.
     let mut known = Muxer::with_packing(Packing::SEGMENT);

@@ -89,7 +89,7 @@ fn calls_and_answers_have_caps_and_ends() {
     run(&mut client, &mut server, 4096);
     let failed = Answer { status: 500, fields: Vec::new(), body: Bytes::new() };
     assert_eq!(client_events(&mut client), [CallEvent::Answered(failed), CallEvent::Closed]);
-    // No answer in time.
+    // Without an answer in time, the call fails.
     let mut client = CallClient::new("c", &call(Vec::new()), begin() + ANSWER_WITHIN).unwrap();
     let until = client.poll_timeout().unwrap();
     assert_eq!(client.handle_timeout(until - Duration::from_millis(1)), Ok(()));

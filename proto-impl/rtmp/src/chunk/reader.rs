@@ -14,8 +14,8 @@ use crate::{Config, Error, Limit, Violation};
 
 /// Longest header, in bytes: 3 basic, 11 message, 4 extended timestamp.
 const HEADER_BYTES_MAX: usize = 18;
-/// Once a publish was accepted, a buffer is this much larger than the received data: the size of one read from the
-/// socket.
+/// Maximum number of bytes by which a message's buffer may exceed the data received so far, once a publish was
+/// accepted. It is the size of one read from the socket.
 const GROW_AHEAD_BYTES: usize = 64 << 10;
 /// Size of a block that small media messages share. A block is freed when the last of its messages is dropped.
 const BLOCK_BYTES: usize = 32 << 10;
@@ -80,7 +80,8 @@ struct Header {
     bytes: usize,
     format: u8,
     chunk_stream: u32,
-    /// Timestamp field of types 0, 1 and 2, or its extended form.
+    /// Timestamp field of a header of type 0, 1 or 2, or the extended timestamp that replaces it; `None` in a header of
+    /// type 3.
     field: Option<u32>,
     extended: bool,
     /// Message length and type in headers of types 0 and 1.
@@ -102,7 +103,8 @@ struct Open {
 enum Step {
     Message(Message),
     InputUsedUp,
-    /// Some bytes were taken too early and must be read again.
+    /// Some bytes were taken for an extended timestamp but are data. They must be read again before the rest of the
+    /// input.
     Replay,
 }
 
@@ -159,7 +161,8 @@ impl Reader {
         result.map_err(|fault| fault.at(self.bytes_read))
     }
 
-    /// Applies Set Chunk Size (§5.4.1): 31 bits, not 0. Sizes above the longest message are capped.
+    /// Applies Set Chunk Size (§5.4.1). The size must be a number of 31 bits other than 0. A size above the longest
+    /// possible message is reduced to that length.
     pub fn set_chunk_size(&mut self, size: u32) -> Result<(), Error> {
         if size == 0 || size > 0x7fff_ffff {
             return Err(Fault::from(Violation::ChunkSize(size)).at(self.bytes_read));

@@ -128,7 +128,8 @@ fn small_frames_that_came_whole_share_a_block_and_others_have_buffers_of_their_o
     );
     assert!(got.iter().chain(&more).all(|message| message.payload.iter().all(|byte| *byte == 5)));
     assert_eq!(reader.pending_bytes(), 0);
-    // A message that is too long for a block, and a message that has not arrived completely.
+    // A message gets a buffer of its own, of exactly its length, if it is too long for a block or if it has not arrived
+    // completely.
     for (length, cut) in [(4097, 1 << 20), (1000, 500)] {
         let bytes = frames(&[length; 2]);
         let got = read_cut(&mut reader, &bytes, cut).unwrap();
@@ -204,8 +205,8 @@ fn m_05_announced_lengths_cost_nothing_and_chunk_streams_are_limited() {
         let at = bytes.len() - 8;
         bytes[at..at + 3].copy_from_slice(&length.to_be_bytes()[1..]);
         bytes.push(0xaa);
-        // After one byte of data comes a chunk of another chunk stream: with chunk size 1, one byte
-        // completes the chunk.
+        // The chunk ends here: with chunk size 1, it consists of a header and one byte. The message is still incomplete
+        // when a chunk of another chunk stream follows.
         bytes
     };
     let mut reader = reader();
@@ -319,8 +320,8 @@ fn m_07_extended_timestamps_repeated_or_not_or_wrong_in_type_3() {
     }
 }
 
-/// Checks data that begins like the timestamp. The bytes taken for the timestamp must then be read
-/// again as data.
+/// Checks message data that begins with the same bytes as the extended timestamp. The reader first takes these bytes
+/// for a repeated timestamp, and must then read them again as data.
 #[test]
 fn m_07_data_that_resembles_the_timestamp_is_given_back() {
     let timestamp = 0x0102_0307;

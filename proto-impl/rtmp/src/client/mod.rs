@@ -139,8 +139,8 @@ impl Client {
         !matches!(self.phase, Phase::Closed)
     }
 
-    /// Sends one media message of a push, on the message stream that the server assigned. Meant for messages that have
-    /// no packager, such as metadata; the owner may package audio and video itself.
+    /// Sends one media message of a push, on the message stream that the server assigned. Meant for messages such as
+    /// metadata. The owner may also write audio and video to the socket itself, as chunks.
     pub fn send(&mut self, _now: Instant, message: &MediaMessage) {
         if let Phase::Ready { message_stream } = self.phase
             && self.role == Role::Publish
@@ -290,7 +290,7 @@ impl Client {
     }
 }
 
-/// Does not print the stream name, since it is a key on another server.
+/// Does not print the stream name, because on the other server it is a secret stream key.
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client")

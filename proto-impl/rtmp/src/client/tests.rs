@@ -169,24 +169,25 @@ fn u_20_a_hostile_server_hits_the_same_limits() {
         Error::Limit { limit, .. } => limit,
         Error::Violation { violation, .. } => panic!("{violation}"),
     };
-    // M-04: in nginx-rtmp #1042, the server of a pull sent the largest chunk size.
+    // M-04 (docs/robustness/rtmp.md): a chunk size of 0, or with bit 31 set, ends the connection.
     assert_eq!(violation(&control(1, &[0; 4])), Violation::ChunkSize(0));
     assert_eq!(violation(&control(1, &[0x80, 0, 0, 1])), Violation::ChunkSize(0x8000_0001));
-    // M-05, M-06
+    // M-05: too many chunk streams. M-06: a chunk stream that begins with a header that refers to an earlier one.
     let streams: Vec<u8> = (100..200).flat_map(|id| raw(id, 9, 1, 0, &[1; 10])).collect();
     assert_eq!(limit(&streams), Limit::ChunkStreams);
     assert_eq!(
         violation(&[&[0x89][..], &[0; 9]].concat()),
         Violation::FirstHeader { chunk_stream: 9, format: 2 }
     );
-    // M-09, M-10
+    // M-09: too many unknown messages. M-10: too many pings or commands.
     assert_eq!(limit(&raw(7, 99, 0, 0, b"?").repeat(1001)), Limit::BadMessages);
     assert_eq!(limit(&control(4, &[0, 6, 0, 0, 0, 1]).repeat(101)), Limit::CommandRate);
     assert_eq!(limit(&invoke(0, "onBWDone", 0.0, &[]).repeat(101)), Limit::CommandRate);
-    // M-12
+    // M-12: AMF objects that are nested too deeply.
     let deep = [b"\x02\0\x08onStatus\0\0\0\0\0\0\0\0\0".to_vec(), b"\x03\0\x01a".repeat(10_000)].concat();
     assert!(matches!(violation(&raw(3, 20, 0, 0, &deep)), Violation::Amf(flv::Error::TooDeep { .. })));
-    // Strange but valid messages do not end the connection: M-04 clamp, M-08.
+    // Strange but valid messages do not end the connection: the largest chunk size, which is reduced (M-04); absurd
+    // windows and acknowledgements (M-08); an Abort of an unknown chunk stream.
     let odd = [
         control(1, &[0x7f, 0xff, 0xff, 0xff]),
         control(5, &[0xff; 4]),

@@ -13,7 +13,7 @@ const DIGEST_BYTES: usize = 32;
 /// Modulus of the digest's offset.
 const OFFSET_MODULUS: usize = 728;
 
-/// Second half of the keys; players and servers use the same one.
+/// Second half of the keys with which packet 2 is signed; players and servers use the same one.
 const SHARED: [u8; 32] = [
     0xf0, 0xee, 0xc2, 0x4a, 0x80, 0x68, 0xbe, 0xe8, 0x2e, 0x00, 0xd0, 0xd1, 0x02, 0x9e, 0x7e, 0x57, 0x6e,
     0xec, 0x5d, 0x2d, 0x29, 0x80, 0x6f, 0xab, 0x93, 0xb8, 0xe6, 0x36, 0xcf, 0xeb, 0x31, 0xae,
@@ -27,7 +27,8 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Text part of the keys. It is the key of packet 1; followed by the shared half, it is the key of packet 2.
+    /// Text part of the keys. The digest in packet 1 has this text as its key. The key of packet 2 is derived from this
+    /// text followed by [`SHARED`].
     const fn text(self) -> &'static [u8] {
         match self {
             Self::Player => b"Genuine Adobe Flash Player 001",

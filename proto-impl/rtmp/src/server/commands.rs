@@ -65,7 +65,8 @@ impl Server {
             "seek" => self.seek(now, message_stream),
             "closeStream" => self.close_stream(now, message_stream),
             "deleteStream" => self.delete_stream(now, message_stream, command),
-            // Answers to commands that were never sent, bandwidth checks, and statistics of old players.
+            // All other commands count as bad messages: answers to commands that were never sent, bandwidth checks, and
+            // statistics of old players.
             _ => self.link.count_bad(now),
         }
     }

@@ -198,7 +198,8 @@ impl Server {
         }
     }
 
-    /// Passes on media of a message stream that is publishing. Some encoders send data messages on message stream 0.
+    /// Passes on media of a message stream that is publishing. Some encoders send data messages on message stream 0: if
+    /// only one message stream is publishing, they belong to it.
     fn handle_media(&mut self, now: Instant, mut media: MediaMessage) -> Result<(), Error> {
         self.link.stats.media_received = self.link.stats.media_received.saturating_add(1);
         if media.message_stream == 0
@@ -236,8 +237,8 @@ impl Server {
         }
     }
 
-    /// Runs the command timer as long as the peer neither publishes, plays nor requests either. Other activity does
-    /// not extend it.
+    /// Runs the command timer as long as the peer neither publishes nor plays, and no such request waits for a
+    /// decision. Other activity does not extend the deadline.
     fn rearm(&mut self, now: Instant) {
         let idle = match self.phase {
             Phase::Unconnected | Phase::Connected { .. } => !self.streams.is_active(),
@@ -289,7 +290,7 @@ impl Server {
     }
 }
 
-/// Prints no names and payloads.
+/// Prints neither stream names, which may contain credentials, nor payloads.
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")

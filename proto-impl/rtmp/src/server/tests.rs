@@ -41,8 +41,8 @@ fn hits(rig: &Rig, want: Limit) {
     assert!(matches!(rig.error(), Some(Error::Limit { limit, .. }) if limit == want), "{:?}", rig.closed());
 }
 
-/// Checks the messages of ffmpeg 5.1: three commands back to back, publish on chunk stream 8, media with a wrapped
-/// onMetaData.
+/// Checks the messages of ffmpeg 5.1: it sends three commands without waiting for answers, `publish` on chunk stream 8,
+/// and onMetaData wrapped in `@setDataFrame`.
 #[test]
 fn a_publish_as_ffmpeg_sends_it() {
     let mut rig = Rig::new();

@@ -126,8 +126,8 @@ impl Server {
         self.rearm(now);
     }
 
-    /// Sends one media message to a player. Meant for messages that have no packager, such as metadata. The owner
-    /// packages audio and video once for many viewers and writes them itself.
+    /// Sends one media message to a player. Meant for messages such as metadata. The owner makes the chunks of audio
+    /// and video once for all viewers and writes them to the sockets itself.
     pub fn send(&mut self, now: Instant, message: &MediaMessage) {
         if matches!(self.streams.state(message.message_stream), Some(State::Playing { .. })) {
             self.link.send_media(message);

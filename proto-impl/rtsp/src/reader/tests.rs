@@ -114,7 +114,7 @@ fn p_09_stray_bytes_behind_a_frame_are_passed_over_up_to_a_bound() {
             assert_eq!(all, [all[0].clone(), last, all[0].clone()], "{}", stray.escape_ascii());
         }
     }
-    // The announced length is smaller than the packet.
+    // The length in the frame's header is smaller than the packet, so the last bytes of the packet are skipped.
     let short = [PACKET, &[7; 5], PACKET].concat();
     assert_eq!(items(&short).len(), 2);
     // Each run of stray bytes has its own limit. Before the first frame, stray bytes are not allowed.

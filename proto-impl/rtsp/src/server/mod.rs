@@ -292,7 +292,7 @@ impl Server {
     }
 }
 
-/// Prints no names and payloads.
+/// Prints neither URLs, which may contain a stream's key, nor payloads.
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")

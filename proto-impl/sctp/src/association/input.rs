@@ -169,7 +169,7 @@ impl Association {
         let Some(session) = &mut self.session else { return };
         let near = session.received.cumulative();
         let Some(fragment) = Fragment::read(near, found.flags, found.value) else {
-            // A data chunk without data (§6.2).
+            // A DATA chunk without user data violates §6.2.
             return self.abort_for(CloseReason::Violation);
         };
         once.data = true;

@@ -170,7 +170,7 @@ mod tests {
             }
             assert_eq!(gaps(&mut received).1, told, "{offset}");
         }
-        // The numbers have wrapped around.
+        // The TSNs have wrapped around.
         assert_eq!(gaps(&mut received).0, 3u32.wrapping_sub(1).to_be_bytes().to_vec());
     }
 

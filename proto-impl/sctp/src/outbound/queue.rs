@@ -216,7 +216,7 @@ mod tests {
         let last_small = order.iter().rposition(|stream| *stream == 2).unwrap();
         assert_eq!(order[..last_small].iter().filter(|stream| **stream == 1).count(), 1, "{order:?}");
         assert_eq!((order.len(), queues.held(), queues.is_empty()), (100, 0, true));
-        // A stream that becomes active late does not make up for the time before.
+        // A stream that becomes active late does not make up for the time before, so both streams take turns.
         (0..50).for_each(|_| queues.push(1, message(1000, Limit::Never)));
         queues.push(3, message(1000, Limit::Never));
         queues.push(3, message(1000, Limit::Never));

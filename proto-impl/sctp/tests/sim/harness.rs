@@ -126,7 +126,7 @@ pub(crate) fn ends(seed: u64, configs: [Config; 2], links: impl Fn(Link) -> Link
     Pair::new(seed, clock, a, b).links(links)
 }
 
-/// Creates two ends that both start connecting at once.
+/// Creates two ends that both start connecting at the same time.
 pub(crate) fn connecting(seed: u64, links: impl Fn(Link) -> Link) -> Ends {
     let mut pair = ends(seed, [Config::default(), Config::default()], links);
     let now = pair.clock.now();

@@ -51,7 +51,7 @@ fn halves(numbers: &[u16]) -> Vec<u8> {
 
 fn init(window: u32) -> Vec<u8> {
     let fixed = [words(&[OURS, window]), halves(&[100, 100]), words(&[FIRST])].concat();
-    // The parameters that announce partial reliability, and the chunk types of both extensions.
+    // The parameters that announce partial reliability (RFC 3758) and the chunk types `RE-CONFIG` and `FORWARD TSN`.
     [fixed, vec![0xc0, 0, 0, 4, 0x80, 8, 0, 6, 0x82, 0xc0, 0, 0]].concat()
 }
 
@@ -187,7 +187,7 @@ fn d_20_a_flood_of_requests_leaves_nothing_behind() {
     let answers = raw.take(2);
     assert_eq!((answers.len(), raw.association.poll_timeout()), (1000, None));
     assert!(answers.iter().all(|answer| *answer == answers[0]), "all of them are one");
-    // Only the counters of packets have changed.
+    // The state is the same as before. Numbers are not compared, because the packet counters have changed.
     let numbers = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     assert_eq!(numbers(&format!("{:?}", raw.association)), numbers(&before));
     // The number of waiting answers is limited, even if they are never sent.
@@ -251,7 +251,8 @@ fn d_21_packets_with_another_tag_or_port_do_nothing() {
     raw.drain();
     assert!(raw.got.is_empty() && raw.events.is_empty(), "{:?} {:?}", raw.got, raw.events);
     assert!(raw.association.stats().dropped >= before + 25);
-    // A reflected tag ends the association, as RFC 9260 §8.5.1 specifies.
+    // An ABORT with the T bit has the tag of its sender instead of the receiver's. It ends the association (RFC 9260
+    // §8.5.1).
     raw.give(OURS, &[chunk(6, 1, &[])]);
     assert_eq!(raw.closed(), Some(CloseReason::Aborted));
 }
@@ -260,8 +261,8 @@ fn d_21_packets_with_another_tag_or_port_do_nothing() {
 fn d_22_what_waits_for_fragments_and_order_is_bounded() {
     let config = Config { receive_buffer_bytes: 100_000, message_bytes_max: 20_000, ..Config::default() };
     let most = 120_000;
-    // Chunks after a gap: the starts of messages, their ends, and complete messages of a stream whose first
-    // message never arrives.
+    // Every second TSN is missing. The chunks are the starts, middles or ends of messages, or complete messages,
+    // ordered or not. The receive buffer stays within its limit.
     for flags in [2u8, 0, 1, 3, 7] {
         for length in [1, 100, 1000] {
             let mut raw = Raw::connected(config.clone(), 100_000);
@@ -284,13 +285,13 @@ fn d_22_what_waits_for_fragments_and_order_is_bounded() {
         }
         assert_eq!(raw.closed(), Some(CloseReason::Limit), "{length}");
     }
-    // A message that never ends.
+    // A message that exceeds the maximum size before it ends closes the association.
     let mut raw = Raw::connected(config.clone(), 100_000);
     raw.open();
     raw.data(2, 1, 1, 53, &[0; 1000]);
     (0..30).for_each(|_| raw.data(0, 1, 1, 53, &[0; 1000]));
     assert_eq!(raw.closed(), Some(CloseReason::Limit));
-    // Messages on streams without a channel, and on all streams.
+    // Messages on 5000 streams that have no channel are refused and not stored.
     let mut raw = Raw::connected(config, 100_000);
     for stream in 0..5000 {
         raw.data(3, stream, 0, 53, &[0; 10]);
@@ -482,7 +483,7 @@ fn d_24_a_tiny_window_is_probed_one_chunk_at_a_time() {
 fn d_25_giving_up_what_was_never_sent_skips_that_and_nothing_else() {
     let mut raw = Raw::connected(Config::default(), 100_000);
     raw.open();
-    // A part of a message, then a `FORWARD TSN` far beyond it.
+    // A `FORWARD TSN` far beyond a partly received message discards that message.
     raw.data(2, 1, 1, 53, b"a");
     let far = raw.tsn.wrapping_add(0x7000_0000);
     raw.say(&[chunk(0xc0, 0, &[words(&[far]), halves(&[1, 1, 9, 40_000, 1, 65_000])].concat())]);
@@ -494,7 +495,7 @@ fn d_25_giving_up_what_was_never_sent_skips_that_and_nothing_else() {
     raw.data(3, 1, 2, 51, b"on");
     let on = Event::Message { channel: ChannelId(1), kind: Kind::Text, payload: Bytes::from_static(b"on") };
     assert_eq!(raw.events, [on]);
-    // A `FORWARD TSN` for each of all streams, many times.
+    // Thousands of `FORWARD TSN`, which together name every stream several times, leave nothing in memory.
     for stream in 0..3000u16 {
         let to = raw.tsn;
         raw.tsn = to.wrapping_add(1);
@@ -515,7 +516,8 @@ fn d_26_requests_to_open_without_end_are_refused_and_bounded() {
     let stats = raw.association.stats();
     assert_eq!((stats.channels, stats.refused), (8, 60_000 - 8));
     assert!(stats.buffered.0 < 2000, "{stats:?}");
-    // Malformed requests, and a request for an open channel.
+    // Malformed requests to open a channel, and one for a channel that is already open, open no channel and do not end
+    // the association.
     let mut raw = Raw::connected(Config::default(), 1 << 20);
     raw.open();
     for payload in [&b""[..], &[3], &[9; 20], &[3, 0, 1, 0, 0, 0, 0, 0, 255, 255, 0, 0, 1]] {
@@ -598,7 +600,7 @@ fn d_23_noise_does_no_harm() {
                     let mut value = vec![0; usize::try_from(random.below(40)).unwrap()];
                     random.fill(&mut value);
                     if value.len() > 4 && random.chance(0.8) {
-                        // Numbers close to the expected ones.
+                        // The value mostly begins with a TSN close to the expected one.
                         let near = raw.tsn.wrapping_add(u32::try_from(random.below(8)).unwrap());
                         value[..4].copy_from_slice(&near.to_be_bytes());
                     }

@@ -40,7 +40,8 @@ proptest! {
         }
         let total = lengths.len();
         pair.run_until(secs(1800), |_, b| b.messages.values().map(Vec::len).sum::<usize>() == total).unwrap();
-        // Late duplicates still arrive, and acknowledgements are sent until one arrives.
+        // Runs on until duplicates that are still in flight have arrived and the last acknowledgement has got through.
+        // Then neither end stores anything.
         pair.run_for(secs(30)).unwrap();
         let is_empty = |end: &End| end.association.stats().buffered == (0, 0);
         pair.run_until(secs(600), |a, b| is_empty(a) && is_empty(b)).unwrap();

@@ -15,8 +15,8 @@ use crate::seq::Seq;
 pub(crate) const RANGES_MAX: usize = 4096;
 /// Largest body of one loss report, in bytes.
 const REPORT_BYTES_MAX: usize = 1400;
-/// Minimum time in which a gap is reported twice and its packets can arrive (libsrt: the shortest NAK
-/// interval of live mode).
+/// Minimum length of a cycle: the time in which a gap is reported twice, and after which it is reported again if its
+/// packets have not arrived (libsrt: the shortest NAK interval of live mode).
 const CYCLE_MIN_US: u32 = 20_000;
 /// Time added to the round trip and its measured variation before a packet counts as lost again.
 const SLACK_US: u32 = 3_000;
@@ -52,7 +52,7 @@ impl Losses {
         self.next_at = Some(self.next_at.map_or(at, |next| next.min(at)));
     }
 
-    /// Reports these packets, which are all missing, at the next opportunity.
+    /// Puts the packets from `first` to `last`, which are all missing, into the next loss report.
     pub(crate) fn report_now(&mut self, now_us: i64, base: Seq, (first, last): (Seq, Seq)) {
         let Some(from) = first.ahead_of(base) else { return };
         // If the list is full, these packets are not reported now; gaps that are already in the list are reported when
@@ -137,7 +137,8 @@ impl Losses {
         self.ranges.len()
     }
 
-    /// Appends the gaps that are due to the report in `body`, up to a size of [`REPORT_BYTES_MAX`].
+    /// Writes a loss report: appends to `body` the gaps whose report time has come. The body grows to at most
+    /// [`REPORT_BYTES_MAX`]; the remaining gaps are left for the next report.
     pub(crate) fn report(&mut self, now_us: i64, rtt: Rtt, body: &mut Vec<u8>) {
         if self.next_at.is_none_or(|at| at > now_us) {
             return;

@@ -251,7 +251,7 @@ mod tests {
         assert_eq!((arrive(&mut b, 0), b.next_moment()), (Arrival::Belated, Some(20)));
         assert_eq!(arrive(&mut b, 1), Arrival::Filled);
         assert_eq!(b.next_missing(), FIRST.plus(3));
-        // 3 is given up only when 4 is due.
+        // The missing packet 3 is given up only when packet 4 is due, at 40.
         assert_eq!(drain(&mut b, 39), ["1", "2"]);
         assert_eq!(drain(&mut b, 40), ["-1", "4"]);
         assert_eq!((b.base(), b.next_missing(), b.bytes()), (FIRST.plus(5), FIRST.plus(5), 0));

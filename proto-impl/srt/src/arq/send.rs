@@ -14,8 +14,8 @@ const LOST_PER_ENTRY: usize = 2;
 /// From its second retransmission on, a packet is sent twice each time; the second copy follows the next
 /// new packet. A packet that was lost this often has little time left until it is too late.
 const TWICE_FROM: u8 = 2;
-/// Capacity in entries up to which the buffer keeps its memory. A larger one was needed for a key frame, or for the
-/// backlog that a viewer begins with, and is returned when three quarters of it are unused.
+/// Capacity in entries up to which the buffer keeps its memory. A larger capacity was only needed for a key frame, or
+/// for the backlog that a new viewer is sent, so it is reduced when three quarters of it are unused.
 const KEPT_ENTRIES: usize = 16;
 
 /// A packet in the send buffer.
@@ -448,7 +448,8 @@ mod tests {
             let mut buffer = sent(20);
             assert_eq!(report(&mut buffer, ranges, 0), Reported::default(), "{ranges:?}");
         }
-        // The second range overlaps the first, so reading stops there: a datagram costs at most one pass.
+        // The second range overlaps the first, so the report is read no further. This limits the work for one datagram:
+        // each packet in the buffer is visited at most once.
         let mut buffer = sent(20);
         report(&mut buffer, &[(5, 9), (7, 12), (15, 15)], 0);
         assert_eq!(send_lost(&mut buffer, 1), [5, 6, 7, 8, 9]);
@@ -571,7 +572,7 @@ mod tests {
         assert_eq!(acknowledge(&mut buffer, FIRST.plus(7)), Some(0));
         assert_eq!(report(&mut buffer, &[(6, 6)], 0), Reported::default());
         assert_eq!(report(&mut buffer, &[(8, 8)], 0), Reported { named: 1, fresh: 1, gone: None });
-        // A report is valid up to the last packet sent.
+        // A report may contain packet 19, the last one sent, but not packet 20.
         assert_eq!(report(&mut buffer, &[(19, 19)], 0).named, 1);
         assert_eq!(report(&mut buffer, &[(19, 20)], 0), Reported::default());
     }

@@ -20,8 +20,8 @@ pub(crate) struct Tsbpd {
     drift_us: i64,
     drift_sum_us: i64,
     drift_samples: u32,
-    /// Round-trip time when the base was taken. It is needed to tell later changes of the round trip from
-    /// drift.
+    /// Round-trip time at the first drift sample. If the round trip changes later, the timestamps shift as they do with
+    /// drift; this time is needed to tell the two apart.
     first_rtt_us: Option<u32>,
 }
 

@@ -40,7 +40,7 @@ const TOO_LATE_MIN_US: i64 = 1_000_000;
 const TOO_LATE_MARGIN_US: i64 = 20_000;
 /// Shortest time without an acknowledgement after which the last packet is retransmitted.
 pub(super) const PROBE_MIN_US: i64 = 250_000;
-/// Minimum time until the next lazy check.
+/// Minimum time until the next lazy check, which the module describes.
 pub(super) const CHECK_MIN_US: i64 = 1_000;
 /// Shortest interval at which key messages are repeated.
 const ANNOUNCE_MIN: Duration = Duration::from_millis(50);
@@ -318,8 +318,8 @@ impl Link {
         None
     }
 
-    /// True if nothing was received that must be delivered, acknowledged or reported now or later: only such packets
-    /// make the deadline earlier.
+    /// True if no received packet waits to be delivered, acknowledged or reported as missing, and no packet to be sent
+    /// is held back by pacing. The connection's deadline is then no earlier than before the last input.
     pub(super) fn is_quiet(&self) -> bool {
         self.receiving.is_quiet() && self.sending.pace_at.is_none()
     }

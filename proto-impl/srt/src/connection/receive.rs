@@ -198,7 +198,7 @@ impl ReceiveSide {
     /// Returns the earliest time at which something must be delivered, acknowledged or reported.
     #[inline]
     pub(super) fn deadline_us(&self) -> Option<i64> {
-        // If the next packet is already due, only the owner has to poll it. No deadline is needed.
+        // A packet that is already due needs no deadline: the owner can poll it at any time.
         let delivery = self.next_delivery_us().filter(|us| *us > self.due_us);
         [self.acks.due_us, self.losses.next_at(), delivery].into_iter().flatten().min()
     }

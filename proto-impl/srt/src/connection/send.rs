@@ -61,7 +61,7 @@ pub(super) struct SendSide {
     pub(super) pacer: Pacer,
     /// Congestion control, created with the first packet sent if [`Config::adapts`](crate::Config::adapts) is on.
     pub(super) congestion: Option<Box<Congestion>>,
-    /// Time at which the pace allows the next packet; `None` if no packet is waiting for its pace.
+    /// Time at which pacing allows the next packet; `None` if no packet is held back by pacing.
     pub(super) pace_at: Option<Instant>,
     /// First and last packet of ranges that were given up. The peer must still be informed of them.
     pub(super) drops: Vec<(Seq, Seq)>,
@@ -108,13 +108,14 @@ impl SendSide {
         self.buffer.has_lost() || self.buffer.unsent() > 0 || self.has_parity()
     }
 
-    /// Returns the time at which the next packet may leave; `None` if it may leave now. Retransmissions do not wait
-    /// for the next step of a spread burst.
+    /// Returns the time at which the next packet may leave; `None` if it may leave now. A large burst is sent in steps,
+    /// but retransmissions do not wait for the next step.
     fn wait(&self, now: Instant) -> Option<Instant> {
         self.pacer.wait(now, self.buffer.has_lost())
     }
 
-    /// Makes the deadline of the pace earlier if a retransmission may leave before it.
+    /// Makes `pace_at` earlier after a loss report: unlike new packets, a retransmission does not wait for the next
+    /// step of a burst.
     pub(super) fn hurry(&mut self) {
         self.pace_at = self.pace_at.map(|at| self.pacer.next_at().map_or(at, |next_at| next_at.min(at)));
     }
@@ -181,7 +182,7 @@ impl Link {
     pub(super) fn has_transmit(&self, now: Instant) -> bool {
         let now_us = self.micros(now);
         let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_us);
-        // Paced data that may not leave yet has its own deadline.
+        // Data that pacing holds back does not count: `pace_at` is its deadline.
         let has_data =
             self.sending.has_data() && (self.sending.pace_at.is_none() || self.sending.wait(now).is_none());
         has_data

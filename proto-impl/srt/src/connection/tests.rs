@@ -174,7 +174,8 @@ fn a_peer_whose_clock_goes_apart_from_ours_is_held_as_long_as_before() {
         }
         ends.listener.as_ref().unwrap().stats().us_drift
     });
-    // The handshake took a millisecond.
+    // Both estimates are a millisecond too short: the clocks were first compared by the handshake, which took a
+    // millisecond.
     assert_eq!(drift_us, [2000, 4000]);
 }
 
@@ -306,12 +307,14 @@ fn what_nobody_takes_moves_no_deadline_and_what_is_sent_hides_none() {
     let listener = ends.listener.as_mut().unwrap();
     datagrams.iter().for_each(|datagram| listener.handle_datagram(now, datagram));
     assert_eq!(listener.poll_event(), None, "it is held for the latency");
-    // Meanwhile the owner only sends, and does so late. The deadline is still that of the delivery.
+    // Meanwhile the owner only calls `poll_transmit`, and only after the packet's delivery time. The deadline must
+    // still be the delivery time, although it has passed.
     let late = now + ms(200);
     listener.poll_transmit(late, &mut Datagrams::new());
     assert_eq!(listener.poll_event(), None);
     assert!(listener.poll_timeout().is_some_and(|at| at <= late));
-    // Like an owner that waits for a decision, this one polls no events for a while.
+    // Now the owner handles deadlines but polls no events, like an owner that waits for a decision. No deadline may
+    // then remain in the past.
     for n in 0..1000 {
         let at = late + ms(n);
         if listener.poll_timeout().is_some_and(|due| due <= at) {

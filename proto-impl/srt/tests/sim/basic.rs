@@ -30,8 +30,8 @@ fn payload_comes_at_its_time() {
     let start = sim.clock.now();
     send_all(&mut sim, 10, 10);
     for (n, at) in sim.b.received_at.iter().enumerate() {
-        // A packet is due after the latency plus the one-way delay of the first conclusion, the caller's last
-        // handshake packet.
+        // A packet is due 230 ms after it was sent: the latency of 200 ms, and the delay of 30 ms that the first
+        // conclusion (the caller's last handshake packet) had on its way.
         let due = start + ms(30 + 200) + ms(100) * u32::try_from(n).unwrap();
         let off = at.max(&due).duration_since(*at.min(&due));
         assert!(off < ms(2), "{n}: {off:?}");

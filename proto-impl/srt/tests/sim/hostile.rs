@@ -117,7 +117,7 @@ fn s_08_every_second_packet_missing_for_ever_leaves_the_others() {
     let mut sim = pair();
     sim.b.swallow = Some(odd);
     send_all(&mut sim, 4000, 475);
-    // No later packet shows that the last one is missing.
+    // The last packet is one of the missing ones. No later packet shows this, so it may not be counted as skipped.
     assert!(sim.b.received.len() == 2000 && sim.b.skipped >= 1999, "{}", sim.b.skipped);
     assert!(sim.b.stats().byte_rcv_buf < 1_000_000);
 }

@@ -37,7 +37,8 @@ fn run_with(
         let mut sim = lossy(seed, latency_ms, overhead_percent, &links);
         send_all(&mut sim, MINUTE, RATE);
         let delivered = u32::try_from(sim.b.received.len()).unwrap();
-        // If the last packet is lost, no later packet shows that it is missing.
+        // If the last packet is lost, no later packet shows that it is missing, so one missing packet may not be
+        // counted as skipped.
         let uncounted = u64::from(MINUTE - delivered).checked_sub(sim.b.skipped);
         assert!(uncounted.is_some_and(|n| n <= 1), "seed {seed}: {uncounted:?} lost and not counted");
         missing.push(MINUTE - delivered);
@@ -65,7 +66,7 @@ fn n_01_ten_percent_at_four_round_trips() {
 #[test]
 fn n_01_five_percent_at_three_round_trips() {
     let missing = run("5 % at 3 RTT", 2, 360, |l| l.loss(0.05));
-    // With libsrt, 6 packets are missing.
+    // For comparison: with libsrt, 6 packets are missing.
     assert!(missing.iter().sum::<u32>() <= 9 * u32::try_from(missing.len()).unwrap(), "{missing:?}");
 }
 

@@ -140,7 +140,8 @@ fn n_07_losses_and_jitter_of_the_path_itself_slow_nothing_down() {
     }
 }
 
-/// Replaces the link after ten seconds. Returns the share of messages left out after twenty seconds, in percent.
+/// Replaces the link after ten seconds. Returns the percentage of messages that the sender leaves out between the
+/// twentieth and the thirtieth second.
 fn left_out_later(seed: u64, change: impl Fn(Link) -> Link) -> u32 {
     let mut sim = begin(seed, path(200, 200_000), adapts());
     sim.run_for(secs(10)).unwrap();

@@ -212,7 +212,8 @@ fn s_03_cookies_that_were_not_given_to_this_address_are_dropped() {
         assert!(matches!(route, Route::Drop(DropReason::Cookie)));
     }
     assert_eq!(verdict(&mut port, &clock, &changed(&conclusion, |h| h.cookie ^= 1)).unwrap_err(), "Cookie");
-    // Cookies as libsrt makes them.
+    // Our cookie differs from all those that libsrt would make. It makes them without a secret, so an attacker could
+    // compute them.
     let good = Handshake::read(&mut Reader::new(&conclusion[16..])).unwrap().cookie;
     for minute in 0..100_000 {
         let [a, b, c, d, ..] = md5::compute(format!("192.0.2.7:6000:{minute}")).0;

@@ -95,7 +95,7 @@ fn opus_units(seconds: f64, signal: Signal) -> Vec<Sent> {
 
 fn g711_units(law: g711::Law, seconds: f64, signal: Signal) -> Vec<Sent> {
     let track = track(1, CodecConfig::G711(g711::Config { law, channels: 1 }), 8000);
-    // Searches all codes for the nearest one.
+    // The value of each code. A sample gets the code with the nearest value.
     let codes: Vec<(u8, f32)> = (0..=255)
         .map(|code| {
             let mut pcm = Pcm::default();

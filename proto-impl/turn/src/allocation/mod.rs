@@ -298,8 +298,6 @@ impl Allocation {
         self.stats
     }
 
-    // ---- private
-
     fn end(&mut self, reason: CloseReason) {
         if self.state != State::Closed {
             self.state = State::Closed;

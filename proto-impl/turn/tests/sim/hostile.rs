@@ -123,7 +123,7 @@ fn v_10_allocations_are_capped_by_network_user_and_in_total() {
         assert_eq!(code, (n >= 8).then_some(486), "{n}");
         holders.push(speaker);
     }
-    // In total: twenty allocations.
+    // All clients together get twenty allocations.
     for n in 0..10 {
         let (code, _) = ask(format!("203.0.113.{n}:5000"), format!("other{n}"));
         assert_eq!(code, (n >= 8).then_some(508), "{n}");

@@ -95,8 +95,8 @@ fn check_finished(file: &[u8], duration: u64) {
     assert_eq!(sought, duration.div_ceil(1000), "one a second");
 }
 
-/// Checks a room that is more than a single `Void`. Since everything after the room's first nine bytes is overwritten
-/// first, a smaller `Void` would end within new bytes.
+/// Checks that a file is refused if its room is more than a single `Void`. Everything after the room's first nine bytes
+/// is overwritten first, so a smaller `Void` would end within new bytes.
 #[test]
 fn a_room_that_is_not_one_void_is_not_gone_on_with() {
     let file = recorded(&media(2), ROOM);
@@ -171,7 +171,7 @@ fn a_file_that_is_torn_at_any_byte_keeps_all_whole_blocks() {
     let media = media(3);
     let file = recorded(&media, ROOM);
     let head = recorded(&[], ROOM).len();
-    // The ends of the blocks.
+    // Offset in the file at which each block ends.
     let ends: Vec<usize> = media
         .iter()
         .scan(head, |at, block| {

@@ -117,7 +117,7 @@ impl List {
         self.is_current = true;
     }
 
-    /// Rules that one version of the playlist must follow.
+    /// Checks the rules that each version of the playlist must follow by itself.
     fn check_itself(&mut self, list: &MediaPlaylist, notes: &mut Notes) {
         let name = &self.name;
         let target = *self.target.get_or_insert(list.target_duration);
@@ -137,11 +137,12 @@ impl List {
         notes.check(uris.len() == list.segments.len(), || format!("{name}: a segment is listed twice"));
     }
 
-    /// Rules for two successive versions (RFC 8216 §6.2.1, §6.2.2).
+    /// Checks the rules for two successive versions of the playlist (RFC 8216 §6.2.1, §6.2.2).
     fn check_against_last(&mut self, list: &MediaPlaylist, notes: &mut Notes) {
         let end = |list: &MediaPlaylist| list.media_sequence + list.segments.len() as u64;
         if self.last.as_ref().is_some_and(|last| list.media_sequence > end(last)) {
-            // The stream began anew, so the playlist did. Former segments are kept for a time of their own.
+            // The stream began anew, and so did its playlist. The segments of the former stream are kept for a time of
+            // their own.
             (self.begins_anew, self.longest) = (true, Duration::ZERO);
             (self.last, self.target) = (None, None);
         }
@@ -177,7 +178,7 @@ impl List {
         }
     }
 
-    /// A segment keeps its attributes while it is listed.
+    /// Checks that a segment keeps its attributes while it is listed.
     fn check_segment(&mut self, number: u64, segment: &Segment, notes: &mut Notes) {
         let bare = Segment { parts: Vec::new(), date_ranges: Vec::new(), ..segment.clone() };
         match self.known.get(&number) {
@@ -193,7 +194,7 @@ impl List {
         }
     }
 
-    /// Dates grow by the durations, but at discontinuities.
+    /// Checks that dates grow from segment to segment by the durations, except at discontinuities.
     fn check_dates(&self, list: &MediaPlaylist, notes: &mut Notes) {
         for pair in list.segments.windows(2) {
             let (Some(from), Some(to)) = (pair[0].program_date_time, pair[1].program_date_time) else {
@@ -208,7 +209,7 @@ impl List {
         }
     }
 
-    /// Rules for the list of parts (RFC 8216bis §4.4.3.7, §4.4.3.8).
+    /// Checks the rules for the list of parts (RFC 8216bis §4.4.3.7, §4.4.3.8).
     fn check_parts(&mut self, list: &MediaPlaylist, low: &LowLatency, notes: &mut Notes) {
         let name = &self.name;
         let target = low.part_target;
@@ -315,9 +316,9 @@ impl List {
         }
     }
 
-    /// Checks that the parts of a segment have the same units as the segment (RFC 8216bis §3.1), and that they are as
-    /// long as they can be: at most the target, and at least 85 % of it, but for the last one (§4.4.4.9). A part may
-    /// exceed the target if it has a single unit, and be shorter if it has no room for the next unit.
+    /// Checks that the parts of a segment have the same units as the segment (RFC 8216bis §3.1), and that each part is
+    /// as long as it can be: at most the target, and at least 85 % of it, except for the last part (§4.4.4.9). A part
+    /// with a single unit may exceed the target. A part may be shorter if the next unit would not fit.
     fn check_split(
         &self,
         segment: &Segment,
@@ -351,7 +352,7 @@ impl List {
         }
     }
 
-    /// Rules for the media of a segment and its neighbours.
+    /// Checks the rules for the media of a segment and its neighbours.
     fn check_media(
         &self,
         number: u64,

@@ -10,14 +10,14 @@ use crate::support::World;
 
 /// Maximum time by which a listed segment may end after the present, in milliseconds.
 const EARLY_MAX_MS: i64 = 1_000;
-/// Maximum time by which the newest segment of an undisturbed stream may have ended before the present, beyond the
-/// longest segment, in milliseconds.
+/// Maximum age of the end of the newest segment, in milliseconds, in addition to the length of the longest segment.
+/// Applies to streams without faults.
 const LATE_MAX_MS: i64 = 2_000;
 
-/// A segment by its period, set and number.
+/// Identifies a segment by its period, adaptation set and number.
 type Key = (String, String, u64);
 
-/// A segment of a set.
+/// A segment of an adaptation set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Span {
     time: i64,
@@ -27,7 +27,7 @@ struct Span {
     path: String,
 }
 
-/// A set of a period, as one version of the manifest has it.
+/// An adaptation set of a period, as one version of the manifest describes it.
 #[derive(Debug, Default)]
 struct Set {
     period: String,
@@ -136,7 +136,7 @@ impl Manifest {
         if is_live {
             let (zero, published) = (date(head, "availabilityStartTime"), date(head, "publishTime"));
             if self.zero.replace(zero).is_some_and(|before| before != zero) {
-                // The stream began anew, and its manifest is another one.
+                // The stream began anew, so this is a new manifest. The segments of the former one are forgotten.
                 self.starts.clear();
                 self.spans.clear();
             }
@@ -238,7 +238,7 @@ impl Manifest {
     }
 }
 
-/// Returns the end of a set's last segment in the presentation, in milliseconds.
+/// Returns the end of an adaptation set's last segment, as presentation time in milliseconds.
 fn end_ms(set: &Set) -> Option<i64> {
     let (_, last) = set.spans.last()?;
     Some(set.start + (last.time + last.ticks - set.offset) * 1000 / last.timescale)

@@ -10,7 +10,7 @@ use netsim::Seen;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
     pub is_video: bool,
-    /// Number in the unit's stamp.
+    /// Number in the mark that the publisher wrote into the unit's payload.
     pub number: u64,
     /// Timestamps in microseconds.
     pub dts: i64,

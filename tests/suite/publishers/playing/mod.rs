@@ -148,7 +148,8 @@ pub struct Player {
 }
 
 impl Player {
-    /// Creates a player of the forms that the application has.
+    /// Creates a player that always reads the HLS playlist, and also the low-latency playlists and the DASH manifest if
+    /// the application has them.
     pub fn new(has_low_latency: bool, has_manifest: bool) -> Self {
         let mut names = vec![format!("{STREAM}.m3u8")];
         if has_low_latency {
@@ -217,7 +218,7 @@ impl Player {
         self.reload = Some(Reload { id, list: at, segment, part });
     }
 
-    /// Lets time pass while looking.
+    /// Lets time pass, and reads new answers now and then.
     pub fn watch(&mut self, world: &mut World, time_ms: u64) {
         let end = world.instant() + ms(time_ms);
         while world.instant() < end {

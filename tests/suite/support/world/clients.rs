@@ -69,7 +69,7 @@ pub struct Sent {
 pub struct Got {
     pub at: Instant,
     pub is_video: bool,
-    /// Stamp of the unit; an error if no publisher made it.
+    /// The mark that the publisher wrote into the unit; an error if the unit has none or is damaged.
     pub seen: Result<Seen, netsim::Corrupt>,
     pub bytes: usize,
     /// Duration of a packet of Opus in samples of 48 kHz. Audio of other codecs has an arbitrary value.

@@ -200,7 +200,7 @@ impl World {
             let machine = RtspViewer::new(now, &url(over, app, id, "request"), ports, seed);
             return self.come(over, Machine::Player(Box::new(machine)), role);
         }
-        // The timeouts are long, because the server must say that there is nothing to see, not a timer of the
+        // The timeouts are long: if there is no media, the server must end the connection, and not a timer of the
         // viewer.
         let patience = patience(secs(600), secs(600));
         let machine = Machine::Player(target(over, app, id, "request").play(now, patience, seed).unwrap());

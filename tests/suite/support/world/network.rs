@@ -20,7 +20,8 @@ use super::{Chaos, RTSP, SRT, World};
 const REPAIR: Duration = ms(700);
 /// Maximum bytes of a datagram that fits into an Ethernet packet.
 const DATAGRAM_BYTES_MAX: usize = 1472;
-/// Size for which a DTLS datagram counts on a narrow path, in bytes: that of the largest datagram of a handshake.
+/// On a narrow path, a DTLS datagram counts with at least this many bytes: the size of the largest datagram of a
+/// handshake.
 const DTLS_BYTES: usize = 1200;
 /// First bytes of SRT's SHUTDOWN (draft-sharabayko-srt-01 §3.2.7) and of a DTLS alert (RFC 6347 §4.1).
 const GOODBYES: [&[u8]; 2] = [&[0x80, 0x05], &[21]];

@@ -58,11 +58,12 @@ struct Section {
     gap: bool,
 }
 
-/// Compares RTP timestamps with the times in the units' own stamps.
+/// Compares RTP timestamps with the times that the publisher wrote into the units.
 #[derive(Debug)]
 struct Clock {
     rate: u32,
-    /// Timestamp and stamp of the first unit since the last gap; then the number of the next unit.
+    /// RTP timestamp of the first unit since the last gap, the time written into that unit, and the number of the next
+    /// unit.
     first: Option<(u32, u64, u64)>,
 }
 
@@ -100,7 +101,7 @@ pub(super) struct RtspViewer {
 impl RtspViewer {
     /// Creates a viewer on a connection in progress. With `ports` it takes datagrams.
     pub(super) fn new(now: Instant, url: &str, ports: Option<u16>, seed: crypto::Seed) -> Self {
-        // The timeouts are long, because the server must say that there is nothing to see, not a timer of the
+        // The timeouts are long: if there is no media, the server must end the connection, and not a timer of the
         // viewer.
         let config = ClientConfig {
             request_timeout: secs(600),

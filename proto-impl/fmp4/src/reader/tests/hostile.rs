@@ -145,7 +145,7 @@ fn the_limits_of_tracks_boxes_and_samples() {
     assert!(read(&init_segment(&tracks[..16]).unwrap()).is_ok());
     assert_eq!(fault(&init_segment(&tracks).unwrap()), Error::TooManyTracks { max: 16 });
     let kind = FourCc(*b"moov");
-    // A box of 32 MiB and one byte, of which no payload has arrived.
+    // A `moov` of 32 MiB and one byte is refused before any of its payload has arrived.
     assert_eq!(fault(b"\x02\0\0\x09moov"), Error::BoxTooLarge { kind, size: 0x200_0001 });
     assert_eq!(fault(b"\0\0\0\0moov"), Error::Size { kind, at: 0 });
     let kind = FourCc(*b"moof");

@@ -121,8 +121,8 @@ fn layers_of_vp9_name_their_slots_and_the_highest_replaces_none() {
         assert_eq!((picture.refers & STATE, picture.replaces & STATE), (STATE, STATE));
         assert!(!picture.is_free());
     }
-    // A superframe, a frame header that only shows an existing slot, and a frame of profile 3 with
-    // its reserved bit.
+    // The slots of a superframe, and of a frame of profile 3 whose reserved bit is set, are unknown. A frame header
+    // that only shows an existing slot refers to that slot.
     assert_eq!(Dependency::of(&vp9(), false, &[0x87, 0, 2, 0x4b, 0xc0]), Dependency::CHAIN);
     let shown = Dependency::of(&vp9(), false, &[0b1000_1011]);
     assert_eq!((shown.refers, shown.replaces), (1 << 3, 0));
@@ -202,7 +202,7 @@ proptest! {
                 let _ = Dependency::of(&av1(), false, &unit(&[cut]));
             }
         }
-        // A sequence header with arbitrary contents.
+        // Arbitrary bytes in the sequence header cause no panic either.
         let record = [&[0x81, 0, 0x0c, 0][..], &AV1_SEQUENCE[..2], &bytes].concat();
         if let Ok(Some(config)) = CodecConfig::read(Codec::Av1, record.into()) {
             let _ = Dependency::of(&config, false, &unit(&[AV1_FRAMES[1]]));

@@ -241,7 +241,7 @@ impl Pps {
         let sps = bits.ue().ok()?;
         let is_cabac = bits.bit().ok()?;
         let has_bottom_order = bits.bit().ok()?;
-        // Slice groups only exist in the Extended profile, which no encoder uses.
+        // Slice groups only exist in the Baseline and Extended profiles, and common encoders do not use them.
         if bits.ue().ok()? != 0 {
             return None;
         }

@@ -131,7 +131,7 @@ impl Slice<'_> {
     fn skip(&self, nal_type: u8, bits: &mut BitReader<'_>) -> Option<()> {
         let (sps, pps) = (self.sps, self.pps);
         bits.bits(pps.extra_bits).ok()?;
-        // 0: B, 1: P, 2: I.
+        // slice_type is 0 (B), 1 (P) or 2 (I).
         let slice_type = ue(bits).filter(|kind| *kind <= 2)?;
         if pps.has_output {
             bits.skip(1).ok()?;

@@ -163,7 +163,7 @@ fn timestamps_in_another_unit_are_replaced_by_arrival() {
     let began = began();
     for n in 0..3_000i64 {
         timeline.arrive(began + Duration::from_millis((n * 40).cast_unsigned()));
-        // Ticks of 90 kHz.
+        // The timestamps count ticks of 90 kHz, but the timeline expects milliseconds.
         let out = timeline.map(TrackId::VIDEO, (n * 3_600).cast_unsigned());
         assert!((out - n * 40).abs() <= 200, "{n}: {out}");
     }
@@ -207,7 +207,7 @@ fn a_drift_from_the_first_moment_keeps_no_distance() {
         let (early, late) = (lips(&units, 5_000, 10_000), lips(&units, 15_000, 60_000));
         assert!(early <= 100 && late <= 30, "{ppm}: {early}, {late}");
     }
-    // A burst at the beginning is not a drift.
+    // A burst at the beginning is not taken for a drift.
     for seed in 0..40 {
         let burst = Publisher { seed, faults: vec![Fault::Stall { at: 0, ms: 1_500 }], ..Publisher::clean() };
         let (units, timeline) = burst.run();
@@ -262,7 +262,7 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
         (vec![], 60_000),
         (vec![drift(Of::All, 100_000)], 65_000),
         (vec![drift(Of::All, -100_000)], 55_000),
-        // The pace of the stream is taken from the other track.
+        // If the clock of only one track is wrong, the pace of the stream is that of the other track.
         (vec![drift(Of::One(1), 100_000)], 60_000),
         (vec![still(Of::One(0))], 60_000),
         (vec![still(Of::All)], 30_000),
@@ -348,11 +348,11 @@ fn reports_keep_lips_while_a_path_delays_pictures() {
         let jitter = |n: i64| n * 7_919 % 97;
         let delayed = |at: i64| {
             let falling = first - at / 2;
-            // Rises and falls within nine seconds.
+            // The delay rises and falls within nine seconds.
             let phase = (at % 9_000 - 4_500).abs();
             falling.max(least + (most - least) * phase / 4_500)
         };
-        // The receiver has put packets in order.
+        // The receiver has put the packets in order, so no unit arrives before an earlier one.
         let ordered = |track, interval: i64, delay: &dyn Fn(i64) -> i64| {
             let mut newest = 0;
             let mut arrive = |n: i64| {
