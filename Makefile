@@ -10,7 +10,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit quick doctests suite replay outside packages surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls soak instructions fuzz fuzz-score fuzz-coverage kills chaos seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit quick doctests suite replay outside packages providers bindings surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls soak instructions fuzz fuzz-score fuzz-coverage kills chaos seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -30,7 +30,7 @@ image-check: ## Builds, starts and ends the image; where there is no engine it s
 	@sh packaging/image.sh check
 
 test: ## Everything a change must pass; all steps run, whatever fails, and a summary ends it
-	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit doctests suite outside packages image-check
+	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit doctests suite outside packages providers bindings image-check
 
 check: fmt lint doc quick ## The fast part: no other program is needed, and the longest unit tests are left out
 
@@ -73,6 +73,12 @@ outside: ## Programs of somebody else, each with one of the crates as its only d
 
 packages: ## The crates as packages of a registry, and programs outside that are built from them alone; nothing is published
 	sh tests/packages.sh
+
+providers: ## The crates with encryption built without C, both providers of primitives compared, and machines of one talking to those of the other
+	sh tests/providers.sh
+
+bindings: ## The library for C: its header, its examples with ffmpeg
+	sh bindings/test.sh
 
 surroundings: ## Real programs around the server: proxies, caches, Prometheus, packages, certificates, charts; installs them. ONLY=prometheus for a part
 	@sh tests/surroundings/install.sh

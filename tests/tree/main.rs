@@ -14,6 +14,7 @@
 )]
 
 mod api;
+mod borders;
 mod citations;
 mod code;
 mod convention;

@@ -4,30 +4,18 @@
 #[cfg(all(fuzzing, not(debug_assertions)))]
 compile_error!("`--cfg fuzzing` weakens the primitives: no server is built with it");
 
-mod aead;
-mod aes;
-mod agreement;
-mod hash;
-mod header;
-mod hkdf;
-mod key_wrap;
-mod mac;
-#[cfg(fuzzing)]
-mod null;
+#[cfg(any(feature = "aws-lc", feature = "rustcrypto"))]
+mod primitives;
 mod seed;
-mod signature;
 
-pub use aead::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, NotAuthentic};
-pub use aes::{AesCbcOpener, AesCbcSealer, AesCtr, AesKeyLength};
-pub use agreement::{AgreementGroup, AgreementKey, NotAgreed};
-pub use hash::{Hash, tls12_prf};
-pub use header::{HEADER_SAMPLE_BYTES, HeaderKey};
-pub use key_wrap::{NotUnwrapped, unwrap_key, wrap_key};
-pub use mac::HmacSha1Key;
+#[cfg(any(feature = "aws-lc", feature = "rustcrypto"))]
+pub use primitives::{
+    AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, AesCbcOpener, AesCbcSealer, AesCtr, AesKeyLength,
+    AgreementGroup, AgreementKey, HEADER_SAMPLE_BYTES, Hash, HeaderKey, HmacSha1Key, KeyKind, NotAgreed,
+    NotAuthentic, NotUnwrapped, PublicKey, SignatureAlgorithm, SigningKey, pbkdf2_hmac_sha1, tls12_prf,
+    unwrap_key, wrap_key,
+};
 pub use seed::{NoEntropy, Random, Seed};
-pub use signature::{KeyKind, PublicKey, SignatureAlgorithm, SigningKey};
-
-use std::num::NonZeroU32;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
@@ -54,13 +42,6 @@ pub fn hmac_sha1(key: &[u8], message: &[u8]) -> [u8; 20] {
     };
     mac.update(message);
     mac.finalize().into_bytes().into()
-}
-
-/// PBKDF2 with HMAC-SHA1 (RFC 8018 §5.2). It is slow by design: about a millisecond for 2048 iterations. A fuzzer runs
-/// a single iteration.
-pub fn pbkdf2_hmac_sha1(secret: &[u8], salt: &[u8], iterations: NonZeroU32, out: &mut [u8]) {
-    let iterations = if cfg!(fuzzing) { NonZeroU32::MIN } else { iterations };
-    aws_lc_rs::pbkdf2::derive(aws_lc_rs::pbkdf2::PBKDF2_HMAC_SHA1, iterations, salt, secret, out);
 }
 
 /// SHA-256 (FIPS 180-4) over the concatenation of `parts`.
@@ -128,21 +109,6 @@ mod tests {
         let hex = |b: [u8; 16]| b.iter().map(|x| format!("{x:02x}")).collect::<String>();
         assert_eq!(hex(md5(&[])), "d41d8cd98f00b204e9800998ecf8427e");
         assert_eq!(hex(md5(&[b"message ", b"digest"])), "f96b697d7cb7938d525a2f31aaf161d0");
-    }
-
-    /// Checks cases 2 and 5 of RFC 6070 §2.
-    #[test]
-    fn pbkdf2_vectors() {
-        let derive = |secret: &[u8], salt: &[u8], iterations| {
-            let mut out = [0; 20];
-            pbkdf2_hmac_sha1(secret, salt, NonZeroU32::new(iterations).unwrap(), &mut out);
-            out.iter().map(|x| format!("{x:02x}")).collect::<String>()
-        };
-        assert_eq!(derive(b"password", b"salt", 2), "ea6c014dc72d6f8ccd1ed92ace1d41f0d8de8957");
-        assert_eq!(
-            derive(b"passwordPASSWORDpassword", b"saltSALTsaltSALTsaltSALTsaltSALTsalt", 4096),
-            "3d2eec4fe41c849b80c8d83662c0e44a8b291a96"
-        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl Seed {
     /// Returns an error if the system has no randomness.
     pub fn from_os() -> Result<Self, NoEntropy> {
         let mut bytes = [0; 32];
-        aws_lc_rs::rand::fill(&mut bytes).map_err(|_| NoEntropy)?;
+        getrandom::fill(&mut bytes).map_err(|_| NoEntropy)?;
         Ok(Self(bytes))
     }
 

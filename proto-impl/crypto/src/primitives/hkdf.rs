@@ -1,8 +1,7 @@
 //! HMAC and HKDF (RFC 2104, RFC 5869) over a hash that the protocol negotiated.
 
-use aws_lc_rs::{hkdf, hmac};
-
 use crate::Hash;
+use crate::primitives::provider::{Chosen, Provider};
 
 /// Maximum length of a key for the expansion, in bytes: that of an SHA-512 digest.
 const PRK_BYTES_MAX: usize = 64;
@@ -22,45 +21,18 @@ impl Hash {
     /// 5869 §2.2).
     #[must_use]
     pub fn mac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
-        let algorithm = match self {
-            Self::Sha256 => hmac::HMAC_SHA256,
-            Self::Sha384 => hmac::HMAC_SHA384,
-            Self::Sha512 => hmac::HMAC_SHA512,
-        };
-        let mut context = hmac::Context::with_key(&hmac::Key::new(algorithm, key));
-        for part in parts {
-            context.update(part);
-        }
-        context.sign().as_ref().to_vec()
+        Chosen::mac(self, key, parts)
     }
 
     /// Fills `out` with the expansion of HKDF (RFC 5869 §2.3). Fills it with zeros and returns false if `out` is
     /// longer than 255 digests, or the key is longer than a digest of SHA-512.
     #[must_use]
     pub fn expand(self, key: &[u8], info: &[&[u8]], out: &mut [u8]) -> bool {
-        let algorithm = match self {
-            Self::Sha256 => hkdf::HKDF_SHA256,
-            Self::Sha384 => hkdf::HKDF_SHA384,
-            Self::Sha512 => hkdf::HKDF_SHA512,
-        };
-        let done = key.len() <= PRK_BYTES_MAX
-            && hkdf::Prk::new_less_safe(algorithm, key)
-                .expand(info, Length(out.len()))
-                .and_then(|material| material.fill(out))
-                .is_ok();
+        let done = key.len() <= PRK_BYTES_MAX && Chosen::expand(self, key, info, out);
         if !done {
             out.fill(0);
         }
         done
-    }
-}
-
-/// Output length in the form that the library needs.
-struct Length(usize);
-
-impl hkdf::KeyType for Length {
-    fn len(&self) -> usize {
-        self.0
     }
 }
 

@@ -1,20 +1,10 @@
 //! AES key wrap (RFC 3394, NIST SP 800-38F KW).
-//!
-//! The crypto library supports key wrap with AES-128 and AES-256. For AES-192 this module performs the steps of RFC
-//! 3394 §2.2 with the library's block cipher.
 
-use aws_lc_rs::key_wrap::{AES_128, AES_256, AesKek, KeyWrap};
-
-use crate::aes::{AesBlock, AesKeyLength, BLOCK_BYTES};
-use crate::constant_time_eq;
+use crate::primitives::provider::{Chosen, Provider};
 
 /// Length of the integrity check value in bytes (RFC 3394 §2.2.3). A wrapped key is longer than the key by this
 /// number.
-const CHECK_BYTES: usize = 8;
-/// Initial value of the integrity check (RFC 3394 §2.2.3.1).
-const INITIAL_VALUE: [u8; CHECK_BYTES] = [0xa6; CHECK_BYTES];
-/// Number of passes over the registers (RFC 3394 §2.2.1).
-const PASSES: u64 = 6;
+pub(crate) const CHECK_BYTES: usize = 8;
 
 /// Error of a failed unwrap: the wrapped key was damaged or wrapped with another key, or has an impossible length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,12 +18,7 @@ pub fn wrap_key(kek: &[u8], key: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut out = vec![0; key.len().checked_add(CHECK_BYTES)?];
-    match AesKeyLength::from_bytes(kek.len())? {
-        AesKeyLength::Bytes16 => AesKek::new(&AES_128, kek).ok()?.wrap(key, &mut out).ok().map(drop)?,
-        AesKeyLength::Bytes32 => AesKek::new(&AES_256, kek).ok()?.wrap(key, &mut out).ok().map(drop)?,
-        AesKeyLength::Bytes24 => out = wrap_by_steps(&AesBlock::new(kek)?, key)?,
-    }
-    Some(out)
+    Chosen::wrap_key(kek, key, &mut out).then_some(out)
 }
 
 /// Unwraps a key. Fails unless the key was wrapped with `kek` and not changed since.
@@ -42,82 +27,8 @@ pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Vec<u8>, NotUnwrapped> {
     if key_bytes < 2 * CHECK_BYTES || !key_bytes.is_multiple_of(CHECK_BYTES) {
         return Err(NotUnwrapped);
     }
-    let unwrap = |algorithm, out: &mut Vec<u8>| {
-        let kek = AesKek::new(algorithm, kek).map_err(|_| NotUnwrapped)?;
-        kek.unwrap(wrapped, out).map(drop).map_err(|_| NotUnwrapped)
-    };
     let mut out = vec![0; key_bytes];
-    match AesKeyLength::from_bytes(kek.len()).ok_or(NotUnwrapped)? {
-        AesKeyLength::Bytes16 => unwrap(&AES_128, &mut out)?,
-        AesKeyLength::Bytes32 => unwrap(&AES_256, &mut out)?,
-        AesKeyLength::Bytes24 => {
-            out = unwrap_by_steps(&AesBlock::new(kek).ok_or(NotUnwrapped)?, wrapped)?;
-        }
-    }
-    Ok(out)
-}
-
-/// Joins the check register and a key register to a block.
-fn join(check: [u8; 8], register: [u8; 8]) -> [u8; BLOCK_BYTES] {
-    let mut block = [0; BLOCK_BYTES];
-    let (left, right) = block.split_at_mut(CHECK_BYTES);
-    left.copy_from_slice(&check);
-    right.copy_from_slice(&register);
-    block
-}
-
-fn split(block: [u8; BLOCK_BYTES]) -> ([u8; 8], [u8; 8]) {
-    let number = u128::from_be_bytes(block);
-    #[allow(clippy::cast_possible_truncation, reason = "the halves of a block")]
-    let (left, right) = ((number >> 64) as u64, number as u64);
-    (left.to_be_bytes(), right.to_be_bytes())
-}
-
-/// Combines the number of the step with the check register (RFC 3394 §2.2.1, step 2).
-fn with_step(check: [u8; 8], step: u64) -> [u8; 8] {
-    (u64::from_be_bytes(check) ^ step).to_be_bytes()
-}
-
-fn registers(bytes: &[u8]) -> Vec<[u8; 8]> {
-    bytes.as_chunks::<8>().0.to_vec()
-}
-
-/// Wraps a key with the steps of RFC 3394 §2.2.1.
-fn wrap_by_steps(cipher: &AesBlock, key: &[u8]) -> Option<Vec<u8>> {
-    let (mut check, mut registers, mut step) = (INITIAL_VALUE, registers(key), 0u64);
-    for _ in 0..PASSES {
-        for register in &mut registers {
-            let mut block = join(check, *register);
-            cipher.encrypt(&mut block).then_some(())?;
-            step = step.wrapping_add(1);
-            let (left, right) = split(block);
-            check = with_step(left, step);
-            *register = right;
-        }
-    }
-    Some([&check[..], registers.as_flattened()].concat())
-}
-
-/// Unwraps a key with the steps of RFC 3394 §2.2.2.
-fn unwrap_by_steps(cipher: &AesBlock, wrapped: &[u8]) -> Result<Vec<u8>, NotUnwrapped> {
-    let (check, rest) = wrapped.split_first_chunk::<CHECK_BYTES>().ok_or(NotUnwrapped)?;
-    let (mut check, mut registers) = (*check, registers(rest));
-    let count = u64::try_from(registers.len()).map_err(|_| NotUnwrapped)?;
-    let mut step = count.saturating_mul(PASSES);
-    for _ in 0..PASSES {
-        for register in registers.iter_mut().rev() {
-            let mut block = join(with_step(check, step), *register);
-            if !cipher.decrypt(&mut block) {
-                return Err(NotUnwrapped);
-            }
-            step = step.wrapping_sub(1);
-            (check, *register) = split(block);
-        }
-    }
-    if !constant_time_eq(&check, &INITIAL_VALUE) {
-        return Err(NotUnwrapped);
-    }
-    Ok(registers.as_flattened().to_vec())
+    Chosen::unwrap_key(kek, wrapped, &mut out).then_some(out).ok_or(NotUnwrapped)
 }
 
 #[cfg(test)]
@@ -144,18 +55,6 @@ mod tests {
             let (kek, key) = (&kek[..kek_bytes], &key[..key_bytes]);
             assert_eq!(wrap_key(kek, key).unwrap(), hex(wrapped));
             assert_eq!(unwrap_key(kek, &hex(wrapped)).unwrap(), key);
-        }
-    }
-
-    /// Compares this module's own steps with the library, for the key lengths that the library supports.
-    #[test]
-    fn own_steps_agree_with_the_library() {
-        for kek_bytes in [16usize, 32] {
-            let (kek, key) = (vec![7; kek_bytes], (0..48).collect::<Vec<u8>>());
-            let cipher = AesBlock::new(&kek).unwrap();
-            let wrapped = wrap_key(&kek, &key).unwrap();
-            assert_eq!(wrap_by_steps(&cipher, &key).unwrap(), wrapped);
-            assert_eq!(unwrap_by_steps(&cipher, &wrapped).unwrap(), key);
         }
     }
 

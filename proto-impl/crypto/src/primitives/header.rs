@@ -1,8 +1,7 @@
 //! Masks for the numbers in packet headers, made from a sample of the ciphertext (RFC 9147 §4.2.3, RFC 9001 §5.4).
 
-use aws_lc_rs::aead::quic::{AES_128, AES_256, CHACHA20, HeaderProtectionKey};
-
 use crate::AeadAlgorithm;
+use crate::primitives::provider::{Chosen, Provider};
 
 /// Length of a sample in bytes, the same for all algorithms.
 pub const HEADER_SAMPLE_BYTES: usize = 16;
@@ -34,13 +33,8 @@ impl HeaderKey {
     /// length is wrong.
     #[must_use]
     pub fn mask(&self, sample: &[u8; HEADER_SAMPLE_BYTES]) -> Option<[u8; 5]> {
-        let algorithm = match self.algorithm {
-            AeadAlgorithm::Aes128Gcm => &AES_128,
-            AeadAlgorithm::Aes256Gcm => &AES_256,
-            AeadAlgorithm::ChaCha20Poly1305 => &CHACHA20,
-        };
         let key = self.key.get(..self.algorithm.key_bytes())?;
-        HeaderProtectionKey::new(algorithm, key).ok()?.new_mask(sample).ok()
+        Chosen::header_mask(self.algorithm, key, sample)
     }
 }
 

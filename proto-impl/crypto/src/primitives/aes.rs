@@ -1,10 +1,6 @@
-//! AES (FIPS 197): counter mode with a kept key schedule, cipher block chaining, and single blocks for the key wrap.
+//! AES (FIPS 197): counter mode with a kept key schedule, and cipher block chaining.
 
-use aws_lc_rs::cipher::{
-    AES_128, AES_192, AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext,
-    UnboundCipherKey,
-};
-use aws_lc_rs::iv::FixedLength;
+use crate::primitives::provider::{self, Chosen, Provider};
 
 /// The block size of AES in bytes.
 pub(crate) const BLOCK_BYTES: usize = 16;
@@ -43,35 +39,21 @@ impl AesKeyLength {
     }
 }
 
-/// Returns the key in the form that the library needs, or `None` if its length is not 16, 24 or 32 bytes.
-fn unbound(key: &[u8]) -> Option<UnboundCipherKey> {
-    let algorithm = match AesKeyLength::from_bytes(key.len())? {
-        AesKeyLength::Bytes16 => &AES_128,
-        AesKeyLength::Bytes24 => &AES_192,
-        AesKeyLength::Bytes32 => &AES_256,
-    };
-    UnboundCipherKey::new(algorithm, key).ok()
-}
-
 /// AES in counter mode (NIST SP 800-38A §6.5); each message has its own counter block. The key schedule is computed
 /// once. Encryption and decryption are the same operation.
-pub struct AesCtr(EncryptingKey);
+pub struct AesCtr(<Chosen as Provider>::Ctr);
 
 impl AesCtr {
     /// Creates the cipher from a key of 16, 24 or 32 bytes. Returns `None` for another length.
     #[must_use]
     pub fn new(key: &[u8]) -> Option<Self> {
-        EncryptingKey::ctr(unbound(key)?).ok().map(Self)
+        provider::Ctr::new(key).map(Self)
     }
 
     /// Applies the key stream that begins with the counter block `initial`. The caller must never use the same counter
     /// block twice with a key.
     pub fn apply(&self, initial: [u8; BLOCK_BYTES], in_out: &mut [u8]) {
-        let context = EncryptionContext::Iv128(FixedLength::from(initial));
-        if self.0.less_safe_encrypt(in_out, context).is_err() {
-            // The library only fails if the context is for another mode. Even then, no plaintext may be sent.
-            in_out.fill(0);
-        }
+        provider::Ctr::apply(&self.0, initial, in_out);
     }
 }
 
@@ -83,29 +65,20 @@ impl std::fmt::Debug for AesCtr {
 }
 
 /// Decryption with AES in cipher block chaining (NIST SP 800-38A §6.2), piece by piece. The caller handles padding.
-pub struct AesCbcOpener {
-    key: DecryptingKey,
-    previous: [u8; BLOCK_BYTES],
-}
+pub struct AesCbcOpener(<Chosen as Provider>::CbcOpener);
 
 impl AesCbcOpener {
     /// Creates the cipher from a key of 16, 24 or 32 bytes and the initialization vector. Returns `None` for a key of
     /// another length.
     #[must_use]
     pub fn new(key: &[u8], initial: [u8; BLOCK_BYTES]) -> Option<Self> {
-        Some(Self { key: DecryptingKey::cbc(unbound(key)?).ok()?, previous: initial })
+        provider::Cbc::new(key, initial).map(Self)
     }
 
     /// Decrypts the next blocks in place. Returns false, without decrypting anything, if the length is not a multiple
     /// of the block size.
     pub fn open(&mut self, in_out: &mut [u8]) -> bool {
-        if !in_out.len().is_multiple_of(BLOCK_BYTES) {
-            return false;
-        }
-        let Some(last) = in_out.last_chunk::<BLOCK_BYTES>().copied() else { return true };
-        let context = DecryptionContext::Iv128(FixedLength::from(self.previous));
-        self.previous = last;
-        self.key.decrypt(in_out, context).is_ok()
+        in_out.len().is_multiple_of(BLOCK_BYTES) && provider::Cbc::apply(&mut self.0, in_out)
     }
 }
 
@@ -117,35 +90,20 @@ impl std::fmt::Debug for AesCbcOpener {
 }
 
 /// Encryption with AES in cipher block chaining (NIST SP 800-38A §6.2), piece by piece. The caller handles padding.
-pub struct AesCbcSealer {
-    key: EncryptingKey,
-    previous: [u8; BLOCK_BYTES],
-}
+pub struct AesCbcSealer(<Chosen as Provider>::CbcSealer);
 
 impl AesCbcSealer {
     /// Creates the cipher from a key of 16, 24 or 32 bytes and the initialization vector. The vector must be random and
     /// must not be used twice. Returns `None` for a key of another length.
     #[must_use]
     pub fn new(key: &[u8], initial: [u8; BLOCK_BYTES]) -> Option<Self> {
-        Some(Self { key: EncryptingKey::cbc(unbound(key)?).ok()?, previous: initial })
+        provider::Cbc::new(key, initial).map(Self)
     }
 
     /// Encrypts the next blocks in place. Returns false, without encrypting anything, if the length is not a multiple
     /// of the block size.
     pub fn seal(&mut self, in_out: &mut [u8]) -> bool {
-        if !in_out.len().is_multiple_of(BLOCK_BYTES) {
-            return false;
-        }
-        let context = EncryptionContext::Iv128(FixedLength::from(self.previous));
-        if self.key.less_safe_encrypt(in_out, context).is_err() {
-            // The library only fails if the context is for another mode. Even then, no plaintext may be sent.
-            in_out.fill(0);
-            return false;
-        }
-        if let Some(last) = in_out.last_chunk::<BLOCK_BYTES>() {
-            self.previous = *last;
-        }
-        true
+        in_out.len().is_multiple_of(BLOCK_BYTES) && provider::Cbc::apply(&mut self.0, in_out)
     }
 }
 
@@ -153,29 +111,6 @@ impl AesCbcSealer {
 impl std::fmt::Debug for AesCbcSealer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("AesCbcSealer(..)")
-    }
-}
-
-/// AES on single blocks, for encryption and decryption.
-pub(crate) struct AesBlock {
-    encrypt: EncryptingKey,
-    decrypt: DecryptingKey,
-}
-
-impl AesBlock {
-    pub(crate) fn new(key: &[u8]) -> Option<Self> {
-        let encrypt = EncryptingKey::ecb(unbound(key)?).ok()?;
-        let decrypt = DecryptingKey::ecb(unbound(key)?).ok()?;
-        Some(Self { encrypt, decrypt })
-    }
-
-    /// Encrypts a block in place. Returns false if the library refused, which it does only for incomplete blocks.
-    pub(crate) fn encrypt(&self, block: &mut [u8; BLOCK_BYTES]) -> bool {
-        self.encrypt.less_safe_encrypt(block, EncryptionContext::None).is_ok()
-    }
-
-    pub(crate) fn decrypt(&self, block: &mut [u8; BLOCK_BYTES]) -> bool {
-        self.decrypt.decrypt(block, DecryptionContext::None).is_ok()
     }
 }
 

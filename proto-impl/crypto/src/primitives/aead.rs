@@ -1,11 +1,9 @@
 //! Authenticated encryption in place, with a nonce that the protocol defines.
 
-use aws_lc_rs::aead::{
-    AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
-};
+use crate::primitives::provider::{self, Chosen, Provider};
 
 /// Length of a nonce in bytes, the same for all algorithms.
-pub const AEAD_NONCE_BYTES: usize = NONCE_LEN;
+pub const AEAD_NONCE_BYTES: usize = 12;
 /// Length of a tag in bytes, the same for all algorithms.
 pub const AEAD_TAG_BYTES: usize = 16;
 
@@ -37,18 +35,13 @@ impl AeadAlgorithm {
 pub struct NotAuthentic;
 
 /// AEAD key with its key schedule. The caller must never encrypt twice with the same nonce.
-pub struct Aead(LessSafeKey);
+pub struct Aead(<Chosen as Provider>::Aead);
 
 impl Aead {
     /// Creates the key from its bytes. Returns `None` if `key` does not have the length that the algorithm needs.
     #[must_use]
     pub fn new(algorithm: AeadAlgorithm, key: &[u8]) -> Option<Self> {
-        let algorithm = match algorithm {
-            AeadAlgorithm::Aes128Gcm => &AES_128_GCM,
-            AeadAlgorithm::Aes256Gcm => &AES_256_GCM,
-            AeadAlgorithm::ChaCha20Poly1305 => &CHACHA20_POLY1305,
-        };
-        UnboundKey::new(algorithm, key).ok().map(|key| Self(LessSafeKey::new(key)))
+        provider::Aead::new(algorithm, key).map(Self)
     }
 
     /// Encrypts `in_out`. Returns the tag over the encrypted bytes and over `associated`, which is not encrypted.
@@ -59,13 +52,7 @@ impl Aead {
         associated: &[u8],
         in_out: &mut [u8],
     ) -> [u8; AEAD_TAG_BYTES] {
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let mut tag = [0; AEAD_TAG_BYTES];
-        if self.0.seal_in_place_scatter(nonce, Aad::from(associated), in_out, &[], &mut tag).is_err() {
-            // The library only fails for more than 64 GiB. Even then, no plaintext may be sent.
-            in_out.fill(0);
-        }
-        tag
+        provider::Aead::seal(&self.0, nonce, associated, in_out)
     }
 
     /// Decrypts `in_out` if `tag` is valid for it and for `associated`. After an error, the content of `in_out` must
@@ -77,11 +64,8 @@ impl Aead {
         tag: &[u8],
         in_out: &mut [u8],
     ) -> Result<(), NotAuthentic> {
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        self.0
-            .open_in_place_separate_tag(nonce, Aad::from(associated), tag, in_out)
-            .map(|_| ())
-            .map_err(|_| NotAuthentic)
+        let is_open = provider::Aead::open(&self.0, nonce, associated, tag, in_out);
+        if is_open { Ok(()) } else { Err(NotAuthentic) }
     }
 }
 

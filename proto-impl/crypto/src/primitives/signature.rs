@@ -1,22 +1,11 @@
 //! Signatures over messages, with keys in the forms of certificates and PKCS#8.
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::rsa;
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA384_ASN1, ECDSA_P256_SHA512_ASN1,
-    ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P384_SHA512_ASN1, EcdsaKeyPair, KeyPair,
-    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
-    RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, VerificationAlgorithm,
-};
-#[cfg(not(fuzzing))]
-use aws_lc_rs::signature::{
-    ParsedPublicKey, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384,
-    RSA_PSS_SHA512,
-};
-
 #[cfg(fuzzing)]
-use crate::null::{sign, verify};
+use crate::primitives::null::{sign, verify};
+use crate::primitives::provider::{Chosen, Provider, Signer};
 use crate::{Hash, NotAuthentic};
+
+type Pair = <Chosen as Provider>::Signer;
 
 /// Maximum length of an RSA key in bytes: a modulus of 4096 bits and the structure around it. The limit is needed
 /// because the peer chooses the length, and the cost of a verification grows with its square.
@@ -44,27 +33,6 @@ pub enum SignatureAlgorithm {
     RsaPss(Hash),
 }
 
-impl SignatureAlgorithm {
-    fn verifier(self, kind: KeyKind) -> Option<&'static dyn VerificationAlgorithm> {
-        Some(match (self, kind) {
-            (Self::Ecdsa(Hash::Sha256), KeyKind::P256) => &ECDSA_P256_SHA256_ASN1,
-            (Self::Ecdsa(Hash::Sha384), KeyKind::P256) => &ECDSA_P256_SHA384_ASN1,
-            (Self::Ecdsa(Hash::Sha512), KeyKind::P256) => &ECDSA_P256_SHA512_ASN1,
-            (Self::Ecdsa(Hash::Sha256), KeyKind::P384) => &ECDSA_P384_SHA256_ASN1,
-            (Self::Ecdsa(Hash::Sha384), KeyKind::P384) => &ECDSA_P384_SHA384_ASN1,
-            (Self::Ecdsa(Hash::Sha512), KeyKind::P384) => &ECDSA_P384_SHA512_ASN1,
-            (Self::RsaPkcs1(Hash::Sha256), KeyKind::Rsa) => &RSA_PKCS1_2048_8192_SHA256,
-            (Self::RsaPkcs1(Hash::Sha384), KeyKind::Rsa) => &RSA_PKCS1_2048_8192_SHA384,
-            (Self::RsaPkcs1(Hash::Sha512), KeyKind::Rsa) => &RSA_PKCS1_2048_8192_SHA512,
-            (Self::RsaPss(Hash::Sha256), KeyKind::Rsa) => &RSA_PSS_2048_8192_SHA256,
-            (Self::RsaPss(Hash::Sha384), KeyKind::Rsa) => &RSA_PSS_2048_8192_SHA384,
-            (Self::RsaPss(Hash::Sha512), KeyKind::Rsa) => &RSA_PSS_2048_8192_SHA512,
-            (Self::Ecdsa(_), KeyKind::Rsa)
-            | (Self::RsaPkcs1(_) | Self::RsaPss(_), KeyKind::P256 | KeyKind::P384) => return None,
-        })
-    }
-}
-
 /// Public key of a peer.
 #[derive(Debug)]
 pub struct PublicKey {
@@ -74,10 +42,10 @@ pub struct PublicKey {
 
 impl PublicKey {
     /// Reads a `SubjectPublicKeyInfo` in DER (RFC 5280 §4.1) of the stated `kind`. The kind and the point on the curve
-    /// are checked only when a signature is verified.
+    /// are checked only when a signature is verified. Returns `None` for a key that is too long or has another form.
     #[must_use]
     pub fn new(kind: KeyKind, spki: &[u8]) -> Option<Self> {
-        (spki.len() <= RSA_KEY_BYTES_MAX).then(|| Self { kind, spki: spki.into() })
+        (spki.len() <= RSA_KEY_BYTES_MAX && has_form(kind, spki)).then(|| Self { kind, spki: spki.into() })
     }
 
     /// Kind of the key.
@@ -93,97 +61,81 @@ impl PublicKey {
         message: &[u8],
         signature: &[u8],
     ) -> Result<(), NotAuthentic> {
-        verify(algorithm.verifier(self.kind).ok_or(NotAuthentic)?, &self.spki, message, signature)
+        let is_valid = verify(self.kind, algorithm, &self.spki, message, signature);
+        if is_valid { Ok(()) } else { Err(NotAuthentic) }
     }
 }
 
-pub(crate) enum Pair {
-    Ecdsa(EcdsaKeyPair),
-    Rsa(rsa::KeyPair),
-}
-
-impl Pair {
-    pub(crate) fn public(&self) -> &[u8] {
-        match self {
-            Self::Ecdsa(pair) => pair.public_key().as_ref(),
-            Self::Rsa(pair) => pair.public_key().as_ref(),
-        }
-    }
+/// Returns whether a value in DER is a sequence that begins with a sequence, and whether a point at its end is
+/// uncompressed (RFC 8422 §5.1.1). Libraries differ in the other forms of keys and points that they accept.
+fn has_form(kind: KeyKind, spki: &[u8]) -> bool {
+    const SEQUENCE: u8 = 0x30;
+    const UNCOMPRESSED: u8 = 4;
+    let Some(([SEQUENCE, length], content)) = spki.split_first_chunk::<2>() else { return false };
+    // A long form of the length has the number of its bytes in the low bits (X.690 §8.1.3.5).
+    let skipped = if *length < 0x80 { 0 } else { usize::from(*length & 0x7f) };
+    let has_point = match kind {
+        KeyKind::P256 => spki.last_chunk::<65>().is_some_and(|point| point.first() == Some(&UNCOMPRESSED)),
+        KeyKind::P384 => spki.last_chunk::<97>().is_some_and(|point| point.first() == Some(&UNCOMPRESSED)),
+        KeyKind::Rsa => true,
+    };
+    has_point && content.get(skipped) == Some(&SEQUENCE)
 }
 
 /// Private key that makes signatures.
-pub struct SigningKey(Pair);
+pub struct SigningKey {
+    kind: KeyKind,
+    pair: Pair,
+}
 
 impl SigningKey {
     /// Reads a P-256 or RSA key from PKCS#8 in DER (RFC 5958). Returns `None` for anything else.
     #[must_use]
     pub fn from_pkcs8(pkcs8: &[u8]) -> Option<Self> {
-        let ecdsa = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8).ok().map(Pair::Ecdsa);
-        ecdsa.or_else(|| rsa::KeyPair::from_pkcs8(pkcs8).ok().map(Pair::Rsa)).map(Self)
+        let pair = Pair::from_pkcs8(pkcs8)?;
+        Some(Self { kind: pair.kind(), pair })
     }
 
     /// Generates a P-256 key and returns it as PKCS#8. The key is random and does not depend on a seed.
     #[must_use]
     pub fn generate_p256() -> Option<Vec<u8>> {
-        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
-        document.ok().map(|document| document.as_ref().to_vec())
+        Pair::generate_p256()
     }
 
     /// Kind of the key, P-256 or RSA.
     #[must_use]
     pub const fn kind(&self) -> KeyKind {
-        match self.0 {
-            Pair::Ecdsa(_) => KeyKind::P256,
-            Pair::Rsa(_) => KeyKind::Rsa,
-        }
+        self.kind
     }
 
     /// Public key: an uncompressed point, or `RSAPublicKey` in DER.
     #[must_use]
     pub fn public(&self) -> &[u8] {
-        self.0.public()
+        self.pair.public()
     }
 
-    /// Signs a message with randomness of the library. Returns `None` if the key does not support the algorithm.
+    /// Signs a message. The randomness is the library's: with aws-lc two signatures of a message differ, with RustCrypto
+    /// two of ECDSA are the same (RFC 6979). Returns `None` if the key does not support the algorithm.
     #[must_use]
     pub fn sign(&self, algorithm: SignatureAlgorithm, message: &[u8]) -> Option<Vec<u8>> {
-        sign(&self.0, algorithm, message)
+        sign(&self.pair, algorithm, message)
     }
 }
 
 #[cfg(not(fuzzing))]
 fn verify(
-    verifier: &'static dyn VerificationAlgorithm,
+    kind: KeyKind,
+    algorithm: SignatureAlgorithm,
     spki: &[u8],
     message: &[u8],
     signature: &[u8],
-) -> Result<(), NotAuthentic> {
-    let key = ParsedPublicKey::new(verifier, spki).map_err(|_| NotAuthentic)?;
-    key.verify_sig(message, signature).map_err(|_| NotAuthentic)
+) -> bool {
+    Chosen::verify(kind, algorithm, spki, message, signature)
 }
 
 #[cfg(not(fuzzing))]
 fn sign(pair: &Pair, algorithm: SignatureAlgorithm, message: &[u8]) -> Option<Vec<u8>> {
-    let random = SystemRandom::new();
-    let pair = match (pair, algorithm) {
-        (Pair::Ecdsa(pair), SignatureAlgorithm::Ecdsa(Hash::Sha256)) => {
-            return pair.sign(&random, message).ok().map(|signature| signature.as_ref().to_vec());
-        }
-        (Pair::Rsa(pair), _) => pair,
-        (Pair::Ecdsa(_), _) => return None,
-    };
-    let padding: &'static dyn aws_lc_rs::signature::RsaEncoding = match algorithm {
-        SignatureAlgorithm::RsaPkcs1(Hash::Sha256) => &RSA_PKCS1_SHA256,
-        SignatureAlgorithm::RsaPkcs1(Hash::Sha384) => &RSA_PKCS1_SHA384,
-        SignatureAlgorithm::RsaPkcs1(Hash::Sha512) => &RSA_PKCS1_SHA512,
-        SignatureAlgorithm::RsaPss(Hash::Sha256) => &RSA_PSS_SHA256,
-        SignatureAlgorithm::RsaPss(Hash::Sha384) => &RSA_PSS_SHA384,
-        SignatureAlgorithm::RsaPss(Hash::Sha512) => &RSA_PSS_SHA512,
-        SignatureAlgorithm::Ecdsa(_) => return None,
-    };
-    let mut signature = vec![0; pair.public_modulus_len()];
-    pair.sign(padding, &random, message, &mut signature).ok()?;
-    Some(signature)
+    pair.sign(algorithm, message)
 }
 
 /// Never prints the key.
@@ -225,6 +177,21 @@ mod tests {
         assert!(key.sign(SignatureAlgorithm::RsaPss(Hash::Sha256), b"").is_none());
         assert!(SigningKey::from_pkcs8(b"no key").is_none());
         assert!(PublicKey::new(KeyKind::Rsa, &[0; RSA_KEY_BYTES_MAX + 1]).is_none());
+    }
+
+    /// A bare point, a compressed one, and one of the hybrid form (X9.62 §4.3.6) are no keys of a certificate.
+    #[test]
+    fn only_uncompressed_points_of_certificates_are_keys() {
+        let key = SigningKey::from_pkcs8(&SigningKey::generate_p256().unwrap()).unwrap();
+        let point = key.public();
+        let hybrid = [&[6 | (point[64] & 1)], &point[1..]].concat();
+        let compressed = [&[2 | (point[64] & 1)], &point[1..33]].concat();
+        assert!(PublicKey::new(KeyKind::P256, &p256_spki(point)).is_some());
+        for refused in [point.to_vec(), p256_spki(&hybrid), p256_spki(&compressed), Vec::new()] {
+            assert!(PublicKey::new(KeyKind::P256, &refused).is_none());
+        }
+        assert!(PublicKey::new(KeyKind::P384, &p256_spki(point)).is_none());
+        assert!(PublicKey::new(KeyKind::Rsa, &[0x30, 3, 2, 1, 1]).is_none());
     }
 
     fn wycheproof(kind: KeyKind, algorithm: SignatureAlgorithm, text: &str) -> [usize; 2] {

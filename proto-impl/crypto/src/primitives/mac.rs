@@ -1,27 +1,21 @@
 //! HMAC with a kept key state, for protocols that authenticate each packet.
 
-use aws_lc_rs::hmac;
+use crate::primitives::provider::{Chosen, HmacSha1, Provider};
 
 /// HMAC-SHA1 (RFC 2104) key. Its two padded key blocks are hashed only once.
-pub struct HmacSha1Key(hmac::Key);
+pub struct HmacSha1Key(<Chosen as Provider>::HmacSha1);
 
 impl HmacSha1Key {
     /// Creates the key from bytes of any length.
     #[must_use]
     pub fn new(key: &[u8]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key))
+        Self(HmacSha1::new(key))
     }
 
     /// Computes the tag over the concatenation of `parts`.
     #[must_use]
     pub fn sign(&self, parts: &[&[u8]]) -> [u8; 20] {
-        let mut context = hmac::Context::with_key(&self.0);
-        for part in parts {
-            context.update(part);
-        }
-        let tag = context.sign();
-        // An SHA-1 digest has 20 bytes, so the conversion never fails.
-        tag.as_ref().try_into().unwrap_or([0; 20])
+        HmacSha1::sign(&self.0, parts)
     }
 }
 

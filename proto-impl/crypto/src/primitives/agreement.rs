@@ -1,12 +1,12 @@
 //! Ephemeral key agreement. The private key is drawn from the seed, so that a simulated handshake is repeatable.
 
-use aws_lc_rs::agreement::{Algorithm, ECDH_P256, X25519};
-#[cfg(not(fuzzing))]
-use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, agree};
-
 use crate::Random;
+use crate::primitives::provider::Agreement;
+
+#[cfg(not(fuzzing))]
+type PrivateKey = <crate::primitives::provider::Chosen as crate::primitives::provider::Provider>::Agreement;
 #[cfg(fuzzing)]
-use crate::null::{PrivateKey, UnparsedPublicKey, agree};
+type PrivateKey = crate::primitives::null::PrivateKey;
 
 /// Length of a private key in bytes, the same in both groups.
 const PRIVATE_BYTES: usize = 32;
@@ -24,15 +24,8 @@ pub enum AgreementGroup {
 }
 
 impl AgreementGroup {
-    const fn algorithm(self) -> &'static Algorithm {
-        match self {
-            Self::X25519 => &X25519,
-            Self::P256 => &ECDH_P256,
-        }
-    }
-
     /// Returns whether `public` has the only form that is accepted: 32 bytes, or an uncompressed point (RFC 8422
-    /// §5.4). The library would accept other forms, too.
+    /// §5.4). A library may accept other forms, too.
     fn has_form(self, public: &[u8]) -> bool {
         match self {
             Self::X25519 => public.len() == 32,
@@ -66,8 +59,7 @@ impl AgreementKey {
     }
 
     fn from_bytes(group: AgreementGroup, bytes: &[u8]) -> Option<Self> {
-        let key = PrivateKey::from_private_key(group.algorithm(), bytes).ok()?;
-        Some(Self { group, key })
+        Some(Self { group, key: PrivateKey::from_bytes(group, bytes)? })
     }
 
     /// Group of the key.
@@ -79,7 +71,7 @@ impl AgreementKey {
     /// Public value in the form that is sent to the peer.
     #[must_use]
     pub fn public(&self) -> Vec<u8> {
-        self.key.compute_public_key().map(|key| key.as_ref().to_vec()).unwrap_or_default()
+        self.key.public()
     }
 
     /// Computes the shared secret with the public value of `peer` and passes it to `derive`.
@@ -87,8 +79,7 @@ impl AgreementKey {
         if !self.group.has_form(peer) {
             return Err(NotAgreed);
         }
-        let peer = UnparsedPublicKey::new(self.group.algorithm(), peer);
-        agree(&self.key, peer, NotAgreed, |secret| Ok(derive(secret)))
+        self.key.agree(peer, derive).ok_or(NotAgreed)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Hashes selected by the protocol, and the pseudorandom function of TLS 1.2 over them.
 
-use aws_lc_rs::{digest, tls_prf};
+use crate::primitives::provider::{Chosen, Provider};
 
 /// Hashes that the protocols here negotiate (FIPS 180-4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,18 +14,10 @@ pub enum Hash {
 }
 
 impl Hash {
-    const fn algorithm(self) -> &'static digest::Algorithm {
-        match self {
-            Self::Sha256 => &digest::SHA256,
-            Self::Sha384 => &digest::SHA384,
-            Self::Sha512 => &digest::SHA512,
-        }
-    }
-
     /// Computes the digest of `bytes`.
     #[must_use]
     pub fn digest(self, bytes: &[u8]) -> Vec<u8> {
-        digest::digest(self.algorithm(), bytes).as_ref().to_vec()
+        Chosen::digest(self, bytes)
     }
 }
 
@@ -33,18 +25,11 @@ impl Hash {
 /// false.
 #[must_use]
 pub fn tls12_prf(hash: Hash, secret: &[u8], label: &[u8], seed: &[u8], out: &mut [u8]) -> bool {
-    let algorithm = match hash {
-        Hash::Sha256 => &tls_prf::P_SHA256,
-        Hash::Sha384 => &tls_prf::P_SHA384,
-        Hash::Sha512 => &tls_prf::P_SHA512,
-    };
-    let derived =
-        tls_prf::Secret::new(algorithm, secret).and_then(|secret| secret.derive(label, seed, out.len()));
-    match &derived {
-        Ok(derived) => out.copy_from_slice(derived.as_ref()),
-        Err(_) => out.fill(0),
+    let done = !secret.is_empty() && Chosen::tls12_prf(hash, secret, label, seed, out);
+    if !done {
+        out.fill(0);
     }
-    derived.is_ok()
+    done
 }
 
 #[cfg(test)]

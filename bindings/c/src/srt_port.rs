@@ -1,0 +1,479 @@
+//! SRT over one UDP port: connections from callers, and connections to listeners.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use srt::{
+    Bytes, CloseReason, Config, Connection, Datagrams, Endpoint, Event, Incoming, Passphrase, RejectReason,
+    Route, Seed, SocketId,
+};
+
+use crate::guard::{self, Guarded, bytes, call, text};
+use crate::{MillstreamAddress, MillstreamDatagram, MillstreamResult};
+
+/// Callers that may wait for an answer at the same time; others are told to try again.
+const WAITING_MAX: usize = 64;
+/// Replies to callers without a connection that may wait to be sent; others are lost.
+const REPLIES_MAX: usize = 256;
+
+/// The connections of a UDP port.
+#[derive(Debug)]
+pub struct MillstreamSrt {
+    _opaque: [u8; 0],
+}
+
+/// The kind of an event of SRT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MillstreamSrtEventKind {
+    /// A caller asks for a connection; the data is its stream id. Answer with `accept` or `reject`.
+    Request = 0,
+    /// The connection is established.
+    Connected = 1,
+    /// The data is a payload.
+    Payload = 2,
+    /// Packets came too late or not at all; `number` is how many.
+    Skipped = 3,
+    /// The connection has ended; its id has no more events.
+    Closed = 4,
+}
+
+/// An event of SRT.
+#[repr(C)]
+#[derive(Debug)]
+pub struct MillstreamSrtEvent {
+    /// The kind.
+    pub kind: MillstreamSrtEventKind,
+    /// Id of the connection.
+    pub connection: u64,
+    /// A number; see the kind.
+    pub number: u32,
+    /// Data, which belongs to the handle; see the kind.
+    pub data: *const u8,
+    /// Number of bytes.
+    pub length: usize,
+}
+
+#[derive(Debug)]
+struct Port {
+    endpoint: Endpoint<u64>,
+    config: Arc<Config>,
+    seed: Seed,
+    /// Callers without an answer.
+    waiting: BTreeMap<u64, Incoming>,
+    connections: BTreeMap<u64, (Connection, SocketAddr)>,
+    /// Number of ids given so far.
+    ids: u64,
+    /// Connections that may have datagrams to send.
+    touched: BTreeSet<u64>,
+    events: VecDeque<(MillstreamSrtEventKind, u64, u32, Bytes)>,
+    replies: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// The event and the datagram that were handed out.
+    shown: (Bytes, Vec<u8>),
+    out: Datagrams,
+    /// Next datagram in `out`, and its destination.
+    next: Option<(usize, SocketAddr)>,
+}
+
+impl Port {
+    fn new(now: Instant, config: Config, seed: Seed) -> Self {
+        Self {
+            endpoint: Endpoint::new(now, &seed),
+            config: Arc::new(config),
+            seed,
+            waiting: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            ids: 0,
+            touched: BTreeSet::new(),
+            events: VecDeque::new(),
+            replies: VecDeque::new(),
+            shown: (Bytes::new(), Vec::new()),
+            out: Datagrams::new(),
+            next: None,
+        }
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    fn connect(&mut self, now: Instant, to: SocketAddr, stream_id: &str) -> u64 {
+        let id = self.new_id();
+        let seed = self.seed.derive("caller", id);
+        // The peer's socket is not known yet; its address is. A socket id that is free is found quickly.
+        let mut sockets = (0..).map(|index| SocketId::random(&seed.derive("socket", index)));
+        let socket =
+            sockets.find(|socket| self.endpoint.insert(*socket, to, SocketId(0), id)).unwrap_or(SocketId(1));
+        let connection = Connection::caller(now, Arc::clone(&self.config), socket, stream_id, &seed);
+        self.connections.insert(id, (connection, to));
+        self.touch(id);
+        id
+    }
+
+    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        let mut reply = Vec::new();
+        match self.endpoint.route(now, from, datagram, &mut reply) {
+            Route::Session(id) => {
+                if let Some((connection, _)) = self.connections.get_mut(&id) {
+                    connection.handle_datagram(now, datagram);
+                }
+                self.touch(id);
+            }
+            Route::New(incoming) if self.waiting.len() < WAITING_MAX => {
+                let id = self.new_id();
+                let stream_id = Bytes::copy_from_slice(incoming.stream_id().unwrap_or_default().as_bytes());
+                self.events.push_back((MillstreamSrtEventKind::Request, id, 0, stream_id));
+                self.waiting.insert(id, *incoming);
+            }
+            Route::New(incoming) => incoming.reject(now, RejectReason::RESOURCE, &mut reply),
+            Route::Reply | Route::Drop(_) => {}
+        }
+        self.reply(from, reply);
+    }
+
+    fn reply(&mut self, to: SocketAddr, reply: Vec<u8>) {
+        if !reply.is_empty() && self.replies.len() < REPLIES_MAX {
+            self.replies.push_back((to, reply));
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let is_due = |(_, (connection, _)): &(&u64, &(Connection, SocketAddr))| {
+            connection.poll_timeout().is_some_and(|at| at <= now)
+        };
+        let due: Vec<u64> = self.connections.iter().filter(is_due).map(|(id, _)| *id).collect();
+        for id in due {
+            if let Some((connection, _)) = self.connections.get_mut(&id) {
+                connection.handle_timeout(now);
+            }
+            self.touch(id);
+        }
+    }
+
+    /// Takes the events of a connection.
+    fn touch(&mut self, id: u64) {
+        let Some((connection, _)) = self.connections.get_mut(&id) else { return };
+        while let Some(event) = connection.poll_event() {
+            use MillstreamSrtEventKind::{Closed, Connected, Payload, Skipped};
+            self.events.push_back(match event {
+                Event::Connected(_) => (Connected, id, 0, Bytes::new()),
+                Event::Payload(payload) => (Payload, id, 0, payload),
+                Event::Skipped(packets) => (Skipped, id, packets, Bytes::new()),
+                Event::Closed(_) => (Closed, id, 0, Bytes::new()),
+            });
+        }
+        self.touched.insert(id);
+    }
+
+    fn accept(&mut self, now: Instant, id: u64) -> MillstreamResult {
+        let Some(incoming) = self.waiting.remove(&id) else { return MillstreamResult::State };
+        let (from, config) = (incoming.from(), Arc::clone(&self.config));
+        let seed = self.seed.derive("listener", id);
+        let connection = self.endpoint.accept(now, incoming, config, id, &seed);
+        self.connections.insert(id, (connection, from));
+        self.touch(id);
+        MillstreamResult::Ok
+    }
+
+    fn reject(&mut self, now: Instant, id: u64, code: u32) -> MillstreamResult {
+        let Some(incoming) = self.waiting.remove(&id) else { return MillstreamResult::State };
+        let mut reply = Vec::new();
+        incoming.reject(now, RejectReason::new(code), &mut reply);
+        self.reply(incoming.from(), reply);
+        MillstreamResult::Ok
+    }
+
+    fn send(&mut self, now: Instant, id: u64, payload: &[u8]) -> MillstreamResult {
+        let Some((connection, _)) = self.connections.get_mut(&id) else { return MillstreamResult::State };
+        if !connection.is_connected() {
+            return MillstreamResult::State;
+        }
+        if connection.send_room() < payload.len() {
+            return MillstreamResult::Full;
+        }
+        let sent = connection.send(now, Bytes::copy_from_slice(payload));
+        self.touch(id);
+        if sent.is_ok() { MillstreamResult::Ok } else { MillstreamResult::Argument }
+    }
+
+    fn close(&mut self, now: Instant, id: u64) -> MillstreamResult {
+        let Some((connection, _)) = self.connections.get_mut(&id) else { return MillstreamResult::State };
+        connection.close(now, CloseReason::Local);
+        self.touch(id);
+        MillstreamResult::Ok
+    }
+
+    /// The destination of the next datagram, which is then in `out` or `shown`.
+    fn poll_transmit(&mut self, now: Instant) -> Option<(SocketAddr, &[u8])> {
+        if let Some((to, reply)) = self.replies.pop_front() {
+            self.shown.1 = reply;
+            return Some((to, &self.shown.1));
+        }
+        loop {
+            if let Some((index, to)) = self.next {
+                if index < self.out.len() {
+                    self.next = Some((index + 1, to));
+                    return Some((to, self.out.get(index)));
+                }
+                self.next = None;
+                self.out.clear();
+            }
+            let id = *self.touched.first()?;
+            let Some((connection, peer)) = self.connections.get_mut(&id) else {
+                self.touched.remove(&id);
+                continue;
+            };
+            if connection.poll_transmit(now, &mut self.out) {
+                self.next = Some((0, *peer));
+                continue;
+            }
+            self.touched.remove(&id);
+            if connection.is_over() {
+                let local = connection.local();
+                self.endpoint.remove(local);
+                self.connections.remove(&id);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.connections.values().filter_map(|(connection, _)| connection.poll_timeout()).min()
+    }
+}
+
+/// Makes a port. `passphrase` (10 to 79 characters) encrypts what it sends and is demanded of callers; of length 0 it means none.
+/// `latency_ms` is how long lost packets may be repaired; 0 means 120.
+///
+/// # Safety
+/// `passphrase_length` bytes can be read at `passphrase`, or it is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_new(
+    now_us: u64,
+    passphrase: *const u8,
+    passphrase_length: usize,
+    latency_ms: u32,
+) -> *mut MillstreamSrt {
+    // SAFETY: the caller guarantees the bytes.
+    let Some(passphrase) = (unsafe { text(passphrase, passphrase_length) }) else {
+        return std::ptr::null_mut();
+    };
+    let made = Guarded::new(now_us, |now| {
+        let mut config = Config::default();
+        if !passphrase.is_empty() {
+            config.passphrase = Some(Passphrase::new(passphrase).ok()?);
+        }
+        if latency_ms > 0 {
+            config.latency = Duration::from_millis(u64::from(latency_ms));
+            config.peer_latency = config.latency;
+        }
+        Some(Port::new(now, config, Seed::from_os().ok()?))
+    });
+    made.map_or(std::ptr::null_mut(), |made| Box::into_raw(made).cast())
+}
+
+/// Frees a port and its connections, without a word to their peers.
+///
+/// # Safety
+/// `srt` is NULL, or a handle that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_free(srt: *mut MillstreamSrt) {
+    if !srt.is_null() {
+        // SAFETY: the handle came from `Box::into_raw` in `new`, and is freed once.
+        drop(unsafe { Box::from_raw(srt.cast::<Guarded<Port>>()) });
+    }
+}
+
+/// Begins a connection to a listener, and writes its id to `connection`.
+///
+/// # Safety
+/// `srt` is NULL or valid; the other pointers are NULL or point to what their types say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_connect(
+    srt: *mut MillstreamSrt,
+    now_us: u64,
+    to: *const MillstreamAddress,
+    stream_id: *const u8,
+    stream_id_length: usize,
+    connection: *mut u64,
+) -> MillstreamResult {
+    // SAFETY: the caller guarantees each pointer that is not null.
+    unsafe {
+        let (Some(to), Some(connection)) = (to.as_ref(), connection.as_mut()) else {
+            return MillstreamResult::Null;
+        };
+        let (Some(to), Some(stream_id)) = (to.get(), text(stream_id, stream_id_length)) else {
+            return MillstreamResult::Argument;
+        };
+        call(srt.cast::<Guarded<Port>>(), now_us, |port, now| {
+            *connection = port.connect(now, to, stream_id);
+            MillstreamResult::Ok
+        })
+    }
+}
+
+/// Handles a datagram from `from`.
+///
+/// # Safety
+/// `srt` is NULL or valid; `from` is NULL or valid; `length` bytes can be read at `data`, or it is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_handle_datagram(
+    srt: *mut MillstreamSrt,
+    now_us: u64,
+    from: *const MillstreamAddress,
+    data: *const u8,
+    length: usize,
+) -> MillstreamResult {
+    // SAFETY: the caller guarantees each pointer that is not null.
+    unsafe {
+        let (Some(from), Some(datagram)) = (from.as_ref(), bytes(data, length)) else {
+            return MillstreamResult::Null;
+        };
+        let Some(from) = from.get() else { return MillstreamResult::Argument };
+        call(srt.cast::<Guarded<Port>>(), now_us, |port, now| {
+            port.handle_datagram(now, from, datagram);
+            MillstreamResult::Ok
+        })
+    }
+}
+
+/// Handles the deadlines that have passed.
+///
+/// # Safety
+/// `srt` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_handle_timeout(
+    srt: *mut MillstreamSrt,
+    now_us: u64,
+) -> MillstreamResult {
+    // SAFETY: the caller guarantees the handle.
+    unsafe {
+        call(srt.cast::<Guarded<Port>>(), now_us, |port, now| {
+            port.handle_timeout(now);
+            MillstreamResult::Ok
+        })
+    }
+}
+
+/// Accepts the caller of a request.
+///
+/// # Safety
+/// `srt` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_accept(
+    srt: *mut MillstreamSrt,
+    now_us: u64,
+    connection: u64,
+) -> MillstreamResult {
+    // SAFETY: the caller guarantees the handle.
+    unsafe { call(srt.cast::<Guarded<Port>>(), now_us, |port, now| port.accept(now, connection)) }
+}
+
+/// Rejects the caller of a request with a code of SRT, as 1403 (forbidden) or 1404 (not found).
+///
+/// # Safety
+/// `srt` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_reject(
+    srt: *mut MillstreamSrt,
+    now_us: u64,
+    connection: u64,
+    code: u32,
+) -> MillstreamResult {
+    // SAFETY: the caller guarantees the handle.
+    unsafe { call(srt.cast::<Guarded<Port>>(), now_us, |port, now| port.reject(now, connection, code)) }
+}
+
+/// Sends a payload of at most 1316 bytes.
+///
+/// # Safety
+/// `srt` is NULL or valid; `length` bytes can be read at `data`, or it is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_send(
+    srt: *mut MillstreamSrt,
+    now_us: u64,
+    connection: u64,
+    data: *const u8,
+    length: usize,
+) -> MillstreamResult {
+    // SAFETY: the caller guarantees each pointer that is not null.
+    unsafe {
+        let Some(payload) = bytes(data, length) else { return MillstreamResult::Null };
+        call(srt.cast::<Guarded<Port>>(), now_us, |port, now| port.send(now, connection, payload))
+    }
+}
+
+/// Closes a connection. Its last event is `CLOSED`.
+///
+/// # Safety
+/// `srt` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_close(
+    srt: *mut MillstreamSrt,
+    now_us: u64,
+    connection: u64,
+) -> MillstreamResult {
+    // SAFETY: the caller guarantees the handle.
+    unsafe { call(srt.cast::<Guarded<Port>>(), now_us, |port, now| port.close(now, connection)) }
+}
+
+/// Writes the next event to `event`, or returns `NOTHING`.
+///
+/// # Safety
+/// `srt` is NULL or valid; `event` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_poll_event(
+    srt: *mut MillstreamSrt,
+    event: *mut MillstreamSrtEvent,
+) -> MillstreamResult {
+    if event.is_null() {
+        return MillstreamResult::Null;
+    }
+    // SAFETY: the caller guarantees the handle, and that the event can be written.
+    unsafe {
+        call(srt.cast::<Guarded<Port>>(), 0, |port, _| {
+            let Some((kind, connection, number, data)) = port.events.pop_front() else {
+                return MillstreamResult::Nothing;
+            };
+            port.shown.0 = data;
+            let (data, length) = (port.shown.0.as_ptr(), port.shown.0.len());
+            event.write(MillstreamSrtEvent { kind, connection, number, data, length });
+            MillstreamResult::Ok
+        })
+    }
+}
+
+/// Writes the next datagram to `datagram`, or returns `NOTHING`.
+///
+/// # Safety
+/// `srt` is NULL or valid; `datagram` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_poll_transmit(
+    srt: *mut MillstreamSrt,
+    now_us: u64,
+    datagram: *mut MillstreamDatagram,
+) -> MillstreamResult {
+    if datagram.is_null() {
+        return MillstreamResult::Null;
+    }
+    // SAFETY: the caller guarantees the handle, and that the datagram can be written.
+    unsafe {
+        call(srt.cast::<Guarded<Port>>(), now_us, |port, now| {
+            let Some((to, data)) = port.poll_transmit(now) else { return MillstreamResult::Nothing };
+            datagram.write(MillstreamDatagram { to: to.into(), data: data.as_ptr(), length: data.len() });
+            MillstreamResult::Ok
+        })
+    }
+}
+
+/// Returns the next deadline, or `UINT64_MAX` if there is none.
+///
+/// # Safety
+/// `srt` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_srt_poll_timeout(srt: *mut MillstreamSrt) -> u64 {
+    // SAFETY: the caller guarantees the handle.
+    unsafe { guard::deadline(srt.cast::<Guarded<Port>>(), |port| port.poll_timeout()) }
+}

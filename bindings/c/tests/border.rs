@@ -1,0 +1,167 @@
+//! The exported functions as C calls them: null pointers and unknown ids are refused, and two ports talk to each other.
+
+use std::ptr::{null, null_mut};
+
+use millstream::srt_port::*;
+use millstream::whip_port::*;
+use millstream::{MillstreamAddress, MillstreamDatagram, MillstreamResult};
+
+const fn address(port: u16) -> MillstreamAddress {
+    MillstreamAddress { ip: [127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], ip_length: 4, port }
+}
+
+const fn event() -> MillstreamSrtEvent {
+    let kind = MillstreamSrtEventKind::Closed;
+    MillstreamSrtEvent { kind, connection: 0, number: 0, data: null(), length: 0 }
+}
+
+const fn datagram() -> MillstreamDatagram {
+    MillstreamDatagram { to: address(0), data: null(), length: 0 }
+}
+
+#[test]
+fn null_is_refused_everywhere() {
+    let (to, mut id, mut answer, mut length) = (address(1), 0, null(), 0);
+    let (mut happened, mut sent) = (event(), datagram());
+    // SAFETY: each pointer is null or that of a value that lives.
+    unsafe {
+        let srt = millstream_srt_new(0, null(), 0, 0);
+        let whip = millstream_whip_new(0, 0, &raw const to);
+        assert!(!srt.is_null() && !whip.is_null());
+        assert!(
+            millstream_srt_new(0, null(), 12, 0).is_null() && millstream_whip_new(0, 0, null()).is_null()
+        );
+        assert!(millstream_srt_new(0, b"short".as_ptr(), 5, 0).is_null());
+        for refused in [
+            millstream_srt_connect(null_mut(), 0, &raw const to, null(), 0, &raw mut id),
+            millstream_srt_connect(srt, 0, null(), null(), 0, &raw mut id),
+            millstream_srt_connect(srt, 0, &raw const to, null(), 0, null_mut()),
+            millstream_srt_handle_datagram(null_mut(), 0, &raw const to, null(), 0),
+            millstream_srt_handle_datagram(srt, 0, null(), null(), 0),
+            millstream_srt_handle_datagram(srt, 0, &raw const to, null(), 1),
+            millstream_srt_handle_timeout(null_mut(), 0),
+            millstream_srt_accept(null_mut(), 0, 1),
+            millstream_srt_reject(null_mut(), 0, 1, 1403),
+            millstream_srt_send(null_mut(), 0, 1, null(), 0),
+            millstream_srt_send(srt, 0, 1, null(), 1),
+            millstream_srt_close(null_mut(), 0, 1),
+            millstream_srt_poll_event(null_mut(), &raw mut happened),
+            millstream_srt_poll_event(srt, null_mut()),
+            millstream_srt_poll_transmit(null_mut(), 0, &raw mut sent),
+            millstream_srt_poll_transmit(srt, 0, null_mut()),
+            millstream_whip_offer(null_mut(), 0, null(), 0, &raw mut id, &raw mut answer, &raw mut length),
+            millstream_whip_offer(whip, 0, null(), 1, &raw mut id, &raw mut answer, &raw mut length),
+            millstream_whip_offer(whip, 0, null(), 0, null_mut(), &raw mut answer, &raw mut length),
+            millstream_whip_offer(whip, 0, null(), 0, &raw mut id, null_mut(), &raw mut length),
+            millstream_whip_offer(whip, 0, null(), 0, &raw mut id, &raw mut answer, null_mut()),
+            millstream_whip_handle_datagram(null_mut(), 0, &raw const to, null(), 0),
+            millstream_whip_handle_datagram(whip, 0, null(), null(), 0),
+            millstream_whip_handle_datagram(whip, 0, &raw const to, null(), 1),
+            millstream_whip_handle_timeout(null_mut(), 0),
+            millstream_whip_close(null_mut(), 0, 1),
+            millstream_whip_poll_event(whip, null_mut()),
+            millstream_whip_poll_transmit(whip, 0, null_mut()),
+        ] {
+            assert_eq!(refused, MillstreamResult::Null);
+        }
+        for unknown in [
+            millstream_srt_accept(srt, 0, 7),
+            millstream_srt_reject(srt, 0, 7, 1403),
+            millstream_srt_send(srt, 0, 7, null(), 0),
+            millstream_srt_close(srt, 0, 7),
+            millstream_whip_close(whip, 0, 7),
+        ] {
+            assert_eq!(unknown, MillstreamResult::State);
+        }
+        let bad = MillstreamAddress { ip_length: 5, ..to };
+        let handled = millstream_srt_handle_datagram(srt, 0, &raw const bad, null(), 0);
+        assert_eq!(handled, MillstreamResult::Argument);
+        let offered =
+            millstream_whip_offer(whip, 0, b"no".as_ptr(), 2, &raw mut id, &raw mut answer, &raw mut length);
+        assert_eq!(offered, MillstreamResult::Argument);
+        let long = [0; 4096];
+        let handled = millstream_whip_handle_datagram(whip, 0, &raw const to, long.as_ptr(), long.len());
+        assert_eq!(handled, MillstreamResult::Ok);
+        assert_eq!(millstream_srt_poll_timeout(null_mut()), u64::MAX);
+        assert_eq!(millstream_whip_poll_timeout(null_mut()), u64::MAX);
+        millstream_srt_free(null_mut());
+        millstream_whip_free(null_mut());
+        millstream_srt_free(srt);
+        millstream_whip_free(whip);
+    }
+}
+
+/// A port, its address and its events.
+struct End {
+    srt: *mut MillstreamSrt,
+    address: MillstreamAddress,
+    events: Vec<(MillstreamSrtEventKind, u64, Vec<u8>)>,
+}
+
+impl End {
+    fn new(port: u16) -> Self {
+        let passphrase = b"correct horse battery";
+        // SAFETY: the passphrase lives.
+        let srt = unsafe { millstream_srt_new(5, passphrase.as_ptr(), passphrase.len(), 20) };
+        Self { srt, address: address(port), events: Vec::new() }
+    }
+
+    /// Handles deadlines, carries the datagrams to another port, and takes the events of that port.
+    fn carry(&self, now: u64, other: &mut Self) {
+        let (mut out, mut happened) = (datagram(), event());
+        // SAFETY: the handles are valid, and the data of a datagram and an event lives until the next call with its handle.
+        unsafe {
+            millstream_srt_handle_timeout(self.srt, now);
+            while millstream_srt_poll_transmit(self.srt, now, &raw mut out) == MillstreamResult::Ok {
+                let from = &raw const self.address;
+                millstream_srt_handle_datagram(other.srt, now, from, out.data, out.length);
+            }
+            while millstream_srt_poll_event(other.srt, &raw mut happened) == MillstreamResult::Ok {
+                let data = std::slice::from_raw_parts(happened.data, happened.length).to_vec();
+                other.events.push((happened.kind, happened.connection, data));
+            }
+        }
+    }
+
+    fn last(&self) -> Option<MillstreamSrtEventKind> {
+        self.events.last().map(|event| event.0)
+    }
+}
+
+#[test]
+fn two_ports_connect_send_and_close() {
+    use MillstreamSrtEventKind::{Closed, Connected, Payload, Request};
+    let (mut caller, mut listener) = (End::new(1), End::new(2));
+    let (stream_id, mut id, mut now) = (b"cameras/one", 0, 5);
+    // SAFETY: the handles are valid, and the other pointers those of values that live.
+    unsafe {
+        let to = &raw const listener.address;
+        let begun = millstream_srt_connect(caller.srt, now, to, stream_id.as_ptr(), 11, &raw mut id);
+        assert_eq!(begun, MillstreamResult::Ok);
+        assert_eq!(millstream_srt_send(caller.srt, now, id, b"early".as_ptr(), 5), MillstreamResult::State);
+        for _ in 0..400 {
+            now += 5_000;
+            caller.carry(now, &mut listener);
+            listener.carry(now, &mut caller);
+            if listener.last() == Some(Request) {
+                let (_, request, data) = listener.events.pop().unwrap();
+                assert_eq!(data, stream_id);
+                assert_eq!(millstream_srt_accept(listener.srt, now, request), MillstreamResult::Ok);
+            }
+            if caller.last() == Some(Connected) {
+                caller.events.clear();
+                let sent = millstream_srt_send(caller.srt, now, id, b"payload".as_ptr(), 7);
+                assert_eq!(sent, MillstreamResult::Ok);
+            }
+            if listener.last() == Some(Payload) {
+                assert_eq!(listener.events.pop().unwrap().2, b"payload");
+                assert_eq!(millstream_srt_close(caller.srt, now, id), MillstreamResult::Ok);
+            }
+        }
+        assert_eq!((caller.last(), listener.last()), (Some(Closed), Some(Closed)));
+        assert_eq!(millstream_srt_close(caller.srt, now, id), MillstreamResult::State);
+        assert_eq!(millstream_srt_poll_timeout(caller.srt), u64::MAX);
+        millstream_srt_free(caller.srt);
+        millstream_srt_free(listener.srt);
+    }
+}
