@@ -301,7 +301,7 @@ fn template(lines: &mut Lines<'_>, (at, line): (Range<usize>, &str), limits: [i1
         let before = until.saturating_sub(time).saturating_add(ticks).saturating_sub(1);
         let kept = row.only(from, before.checked_div(ticks)?.clamp(from, row.count));
         if kept.count > 0 {
-            first.get_or_insert((kept.time, next.saturating_add(from)));
+            first.get_or_insert_with(|| next.saturating_add(from));
             let is_first = kept_span.is_none();
             let begin = kept_span.map_or(kept.time, |(begin, _)| begin);
             kept_span = Some((begin, kept.end()));
@@ -314,7 +314,7 @@ fn template(lines: &mut Lines<'_>, (at, line): (Range<usize>, &str), limits: [i1
     }
     let (close, _) = lines.next()?;
     rows.keep(close);
-    let Some((_, first_number)) = first else { return Some(Block::default()) };
+    let Some(first_number) = first else { return Some(Block::default()) };
     let in_ms = |ticks: i128| ticks.saturating_sub(offset).saturating_mul(1000);
     let span = kept_span.map(|(begin, end)| {
         let end = in_ms(end).saturating_add(scale).saturating_sub(1).div_euclid(scale);

@@ -257,6 +257,7 @@ fn list_of(number: u64, segments: u64) -> Bytes {
             ..Segment::default()
         },
         bytes: 10,
+        piece: None,
     });
     for listed in listed {
         reach.push(listed, (SEGMENT, 3));
