@@ -260,7 +260,8 @@ impl Dvr {
 
     /// Adds the segments that are new.
     fn take(&mut self, live: &MediaPlaylist) {
-        // Segments are missing if some have left the playlist in memory since the last call.
+        // Segments are missing if some have left the playlist in memory since the last call: a rendition without media
+        // gets several gaps at once, more than the shortest playlist has.
         let mut is_behind_a_hole = self.next > 0 && self.next < live.media_sequence;
         let known = usize::try_from(self.next.saturating_sub(live.media_sequence)).unwrap_or(usize::MAX);
         for segment in live.segments.iter().skip(known) {
