@@ -538,10 +538,13 @@ impl Cmaf {
         let others = renditions.iter().enumerate().filter(|(other, _)| *other != index);
         let report = |rendition: &Mp4Segmenter| {
             let (segment, part) = rendition.progress();
+            let whole = rendition.window().playlist().segments.last().map_or(0, |last| last.parts.len());
+            // Just after the end of a segment, its last part is the newest one (RFC 8216bis §4.4.5.4).
+            let parts = if part > 0 { u64::from(part) } else { u64::try_from(whole).unwrap_or(0) };
             Report {
                 uri: format!("{}{ENDING}", rendition.names().base),
                 last_segment: if part > 0 { segment } else { segment.saturating_sub(1) },
-                last_part: part.checked_sub(1).map(u64::from),
+                last_part: parts.checked_sub(1),
             }
         };
         others.map(|(_, rendition)| report(rendition)).collect()

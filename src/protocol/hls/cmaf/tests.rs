@@ -208,6 +208,18 @@ fn videos_of_a_stream_have_the_same_segments_whenever_they_begin() {
 }
 
 #[test]
+fn a_report_has_the_last_part_of_a_segment_that_has_just_ended() {
+    let mut rig = Rig::new();
+    rig.pass(&[(video(0), 0), (audio(), 0)], 1, 0..20_040);
+    let [video, sound] = ["cam__video", "cam__audio"].map(|base| rig.media(base));
+    assert!(video.low_latency.as_ref().unwrap().open.parts.is_empty());
+    let next = video.media_sequence + u64::try_from(video.segments.len()).unwrap();
+    let report = &sound.low_latency.as_ref().unwrap().reports[0];
+    let parts = u64::try_from(video.segments.last().unwrap().parts.len()).unwrap();
+    assert_eq!((report.last_segment, report.last_part), (next - 1, Some(parts - 1)), "{sound}");
+}
+
+#[test]
 fn several_videos_are_variants_with_one_group_of_sound_and_alternatives_of_one_set() {
     let mut rig = Rig::new();
     rig.pass(&[(video(0), 0), (video(1), 0), (audio(), 0)], 1, 0..15_000);
