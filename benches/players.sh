@@ -5,6 +5,7 @@
 #   bash benches/players.sh ladders [--forms TEXT] [--players TEXT] [--ladders TEXT] [--seconds N]
 #   bash benches/players.sh encrypted [--forms TEXT] [--players TEXT] [--seconds N]
 #   bash benches/players.sh metadata [--forms TEXT] [--players TEXT] [--seconds N]
+#   bash benches/players.sh window [--players TEXT] [--seconds N]
 #   bash benches/players.sh samples
 # PROGRAM in the environment names the server's binary.
 set -eu
@@ -19,7 +20,7 @@ if [ "${1:-}" = samples ]; then
 elif [ "${1:-}" = ladders ]; then
     shift
     exec $python ladders.py "$@"
-elif [ "${1:-}" = encrypted ] || [ "${1:-}" = metadata ]; then
+elif [ "${1:-}" = encrypted ] || [ "${1:-}" = metadata ] || [ "${1:-}" = window ]; then
     mode=$1
     shift
     exec $python "$mode.py" "$@"

@@ -1,5 +1,5 @@
 // Plays a stream in a page: with keys if it is encrypted, switches down and up on a ladder, and collects timed metadata. Run by
-// ladders.py, encrypted.py and metadata.py.
+// ladders.py, encrypted.py, metadata.py and window.py.
 "use strict";
 
 // Tags that the player has passed to the page: the text, and the seconds until the tag is due.

@@ -338,3 +338,93 @@ fn a_viewer_with_low_latency_goes_back_too() {
     assert_eq!(server.api().delete("/live/rest/v2/broadcasts/cam").status, 200);
     wait_for("the end of the files", secs(20), || kept() == 0);
 }
+
+const MANIFEST: &str = "/live/streams/cam/cam.mpd";
+
+/// Returns the paths of the video's segments in a manifest, and those of all initialization sections.
+fn described(server: &Server, query: &str) -> (Vec<String>, Vec<String>, String) {
+    let text = server.api().get(&format!("{MANIFEST}{query}")).body;
+    let value = |line: &str, name: &str| {
+        let (_, rest) = line.split_once(&format!(" {name}=\""))?;
+        Some(rest.split('"').next().unwrap().to_owned())
+    };
+    let number = |line: &str, name: &str| value(line, name).and_then(|value| value.parse::<u64>().ok());
+    let path = |name: &str| format!("ll-hls/cam/{}", name.replace("&amp;", "&"));
+    let (mut media, mut next, mut segments, mut inits) = (String::new(), 0, Vec::new(), Vec::new());
+    for line in text.lines() {
+        if line.starts_with("<SegmentTemplate ") {
+            (media, next) = (value(line, "media").unwrap(), number(line, "startNumber").unwrap());
+            inits.push(path(&value(line, "initialization").unwrap()));
+        } else if line.starts_with("<S ") && media.contains("__video") {
+            for _ in 0..=number(line, "r").unwrap_or(0) {
+                segments.push(path(&media.replace("$Number%09d$", &format!("{next:09}"))));
+                next += 1;
+            }
+        }
+    }
+    (segments, inits, text)
+}
+
+#[test]
+fn a_viewer_of_dash_goes_back_over_a_restart_of_the_server() {
+    let settings = [
+        "app.dvr.window=600",
+        "app.hlsTime=1",
+        "app.hlsListSize=3",
+        "app.dashMuxingEnabled=true",
+        "app.publisherGraceMs=0",
+    ];
+    let mut server = Server::start(&settings);
+    let file = media_file(false, 12);
+    let publisher = publish(&server, &file, "cam");
+    // The files are written although nobody watches.
+    let folder = server.home().join("home/webapps/live/.dvr/ll-hls%2Fcam%2Fcam__video");
+    let kept = || std::fs::read_dir(&folder).map_or(0, |files| files.count());
+    wait_for("files", secs(60), || kept() > 20);
+    let (first, ..) = described(&server, "?dvr=true");
+    let (live, _, text) = described(&server, "");
+    assert!(first.len() >= 16 && live.len() <= 4 && !live.contains(&first[0]), "{text}");
+    server.kill();
+    drop(publisher);
+    let again = Server::start_in(&server.home().join("home"), &settings);
+    let _publisher = publish(&again, &file, "cam");
+    wait_for("both runs", secs(60), || {
+        let (all, _, text) = described(&again, "?dvr=true");
+        text.matches("<Period ").count() == 2 && all.len() > first.len() + 8
+    });
+    let (all, inits, text) = described(&again, "?dvr=true");
+    let common = first.iter().filter(|name| all.contains(name)).count();
+    assert!(first[0] == all[0] && common + 2 >= first.len(), "{common} of {}: {text}", first.len());
+    assert!(
+        inits.len() == 4 && text.contains("availabilityStartTime=\"2026-01-01T00:00:00.000Z\""),
+        "{text}"
+    );
+    for name in all.iter().chain(&inits) {
+        assert_eq!(fetch(&again, name).0, 200, "{name}");
+    }
+    // A past span of the first run, which only the disk has, is played like a file.
+    let begun = playlist(&again, "/live/streams/ll-hls/cam/cam__video.m3u8?dvr=true").unwrap();
+    let from_s = begun.segments[0].program_date_time.unwrap() / 1000 + 4;
+    let (span, _, text) = described(&again, &format!("?start={from_s}&end={}", from_s + 8));
+    assert!(text.contains("type=\"static\"") && (8..=10).contains(&span.len()), "{text}");
+    let url = format!("http://{}{MANIFEST}?start={from_s}&end={}", again.http, from_s + 8);
+    let played = unit_md5(&url, None);
+    let pictures: Vec<_> = played.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
+    let source = unit_md5(file.to_str().unwrap(), None);
+    let source: Vec<_> = source.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
+    let at = source.iter().position(|hash| *hash == pictures[0]).unwrap();
+    assert!(at % 30 == 0 && pictures.len() == span.len() * 30, "{at} {}", pictures.len());
+    assert!(pictures.iter().eq(source.iter().cycle().skip(at).take(pictures.len())));
+    // Times that cannot be are answered as well, and other streams are not.
+    for (query, status) in [
+        ("?start=99999999999999999999", 200),
+        ("?start=-9223372036854775808", 200),
+        ("?end=0", 200),
+        ("?start=%F0%9F%92%A9&end=%00", 200),
+    ] {
+        assert_eq!(again.api().get(&format!("{MANIFEST}{query}")).status, status, "{query}");
+    }
+    assert_eq!(again.api().get("/live/streams/ll-hls/cam/..%2F..%2F.dvr%2Fcam?dash").status, 400);
+    assert_eq!(again.api().delete("/live/rest/v2/broadcasts/cam").status, 200);
+    wait_for("the end of the files", secs(20), || kept() == 0);
+}

@@ -13,6 +13,7 @@
 //! segments end with those of the first video.
 
 mod list;
+mod past;
 mod periods;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use hls::segmenter::{Dates, GivenKey, Made, Mp4Segmenter, Names, Sealer, Start, 
 use media::captions::Known;
 use media::{Codec, Track, TrackKind};
 
+use self::past::Window;
 use self::periods::Periods;
 use super::ladder::SNAP_MS;
 use super::live::{LiveSink, Presenter};
@@ -93,7 +95,10 @@ pub(super) static APART: SinkKind = SinkKind {
     file_of: |_, name| Some(track_file(name)?.0),
     kept_at: kept_apart,
     forgets: forgets_apart,
-    begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
+    begins_with_stream: |app, details| {
+        let settings = HlsSettings::of_stream(app, details);
+        settings.begins_with_stream || settings.dvr().is_some()
+    },
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of,
     ladder: None,
@@ -292,6 +297,8 @@ struct Shown {
     captions: Known,
     /// The periods of the manifest.
     periods: Periods,
+    /// The manifest of all segments to which viewers can rewind.
+    window: Window,
     /// The time at which the multivariant playlist could first have been published.
     ready_at: Option<Instant>,
 }
@@ -323,6 +330,7 @@ impl Cmaf {
             master: String::new(),
             captions: Known::default(),
             periods: Periods::default(),
+            window: Window::default(),
             ready_at: None,
         };
         Self {
@@ -414,7 +422,7 @@ impl Cmaf {
                     // Players get one key only, so the samples of all tracks are encrypted with the same key.
                     let of = if self.settings.protects_samples() { &self.id } else { &names.base };
                     let sealer = self.publishing.sealer(&self.settings.sealing, of);
-                    if parts {
+                    if self.layout == Layout::Apart {
                         self.publishing.go_back(&format!("{}{}{ENDING}", self.folder, names.base));
                     }
                     let new = Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms));
@@ -530,10 +538,13 @@ impl Cmaf {
         let others = renditions.iter().enumerate().filter(|(other, _)| *other != index);
         let report = |rendition: &Mp4Segmenter| {
             let (segment, part) = rendition.progress();
+            let whole = rendition.window().playlist().segments.last().map_or(0, |last| last.parts.len());
+            // Just after the end of a segment, its last part is the newest one (RFC 8216bis §4.4.5.4).
+            let parts = if part > 0 { u64::from(part) } else { u64::try_from(whole).unwrap_or(0) };
             Report {
                 uri: format!("{}{ENDING}", rendition.names().base),
                 last_segment: if part > 0 { segment } else { segment.saturating_sub(1) },
-                last_part: part.checked_sub(1).map(u64::from),
+                last_part: parts.checked_sub(1),
             }
         };
         others.map(|(_, rendition)| report(rendition)).collect()
@@ -555,6 +566,7 @@ impl Cmaf {
         let folder = self.folder.clone();
         self.publishing.leave(rendition.take_left().into_iter().map(|name| format!("{folder}{name}")));
         self.publishing.forget(rendition.take_gone().into_iter().map(|name| format!("{folder}{name}")));
+        self.describe(rendition, &made);
         for made in made {
             let name = format!("{folder}{}", made.name);
             if made.is_init {
@@ -648,6 +660,19 @@ impl Cmaf {
         self.settle(false);
         self.publish(now);
     }
+
+    /// Publishes the remaining media of the stream.
+    fn end(&mut self, now: Now, end: StreamEnd) {
+        let is_told = self.settings.ends.with(end);
+        self.renditions.iter_mut().chain(&mut self.absent).for_each(|rendition| rendition.finish(is_told));
+        self.settle(true);
+        let mut absent = std::mem::take(&mut self.absent);
+        for rendition in &mut absent {
+            self.publish_rendition(rendition, Vec::new());
+        }
+        self.publish(now);
+        self.publish_manifest(now, is_told);
+    }
 }
 
 impl Presenter for Cmaf {
@@ -700,14 +725,6 @@ impl Presenter for Cmaf {
     }
 
     fn finish(&mut self, ctx: &Context<'_>, end: StreamEnd) {
-        let is_told = self.settings.ends.with(end);
-        self.renditions.iter_mut().chain(&mut self.absent).for_each(|rendition| rendition.finish(is_told));
-        self.settle(true);
-        let mut absent = std::mem::take(&mut self.absent);
-        for rendition in &mut absent {
-            self.publish_rendition(rendition, Vec::new());
-        }
-        self.publish(ctx.now);
-        self.publish_manifest(ctx.now, is_told);
+        self.end(ctx.now, end);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use crypto::Seed;
 use hls::playlist::MediaPlaylist;
-use hls::segmenter::{GivenKey, Sealer, Sealing};
+use hls::segmenter::{Anchor, GivenKey, Outline, Piece, Sealer, Sealing};
 
 use super::copy::HlsCopy;
 use super::dvr::{self, Dvr, DvrSettings};
@@ -136,6 +136,26 @@ impl Publishing {
         if let Some(text) = dvr.text(playlist) {
             self.playlist(&format!("{name}{}", dvr::QUERY), text, progress);
         }
+    }
+
+    /// Notes the places of a rendition's newest segments in DASH manifests, before its playlist with this name is
+    /// published. The segments have these names.
+    pub(super) fn describe(&mut self, playlist: &str, names: &[String], outline: &Outline) {
+        if let Some(dvr) = self.dvr.iter_mut().find(|dvr| dvr.is_of(playlist)) {
+            dvr.describe(names, outline);
+        }
+    }
+
+    /// Sets the periods of this run of the stream in DASH manifests. Returns the numbers of the segments to which
+    /// viewers can rewind, from the first to the next one of each playlist.
+    pub(super) fn anchor(&mut self, anchors: &[Anchor]) -> Vec<(u64, u64)> {
+        self.dvr.iter_mut().for_each(|dvr| dvr.set_anchors(anchors));
+        self.dvr.iter().map(Dvr::span).collect()
+    }
+
+    /// Returns the places of all segments to which viewers can rewind in DASH manifests, a list for each playlist.
+    pub(super) fn pieces(&self) -> Vec<Vec<Piece>> {
+        self.dvr.iter().map(Dvr::pieces).collect()
     }
 
     /// Passes a file to the copies that keep it.

@@ -142,7 +142,7 @@ const APP: &[Key] = &[
         "dvr.window",
         "0",
         "Seconds to go back",
-        "Seconds by which viewers of HLS, plain or with low latency, can go back in a live stream, 10 to 86400; its segments stay on disk for that time; 0: only as far as the playlist",
+        "Seconds by which viewers of HLS, plain or with low latency, and of DASH can go back in a live stream, 10 to 86400; its segments stay on disk for that time; 0: only as far as the playlist",
     ),
     key(
         HLS,

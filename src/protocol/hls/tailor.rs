@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hls::Playlist;
 use hls::playlist::{Kind, Segment};
-use hls::segmenter::{self, for_viewer};
+use hls::segmenter::{self, Excerpt, NUMBERS_FROM_MS, for_viewer};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::cmaf::{self, MANIFEST};
@@ -56,16 +56,13 @@ fn wants(query: &Query) -> Option<Progress> {
     })
 }
 
-/// Returns the name of the text to serve instead: the playlist of all segments to which viewers can rewind, or the
-/// delta update of a playlist (RFC 8216bis §6.2.5.1).
+/// Returns the name of the text to serve instead: the playlist or manifest of all segments to which viewers can rewind,
+/// or the delta update of a playlist (RFC 8216bis §6.2.5.1).
 fn in_place(name: &str, query: &Query) -> Option<String> {
-    if !name.ends_with(ENDING) {
-        return None;
-    }
-    if dvr::is_wanted(query) {
+    if dvr::is_wanted(query) && (name.ends_with(ENDING) || name.ends_with(MANIFEST)) {
         return Some(format!("{name}{}", dvr::QUERY));
     }
-    wants_delta(query).then(|| format!("{name}{DELTA}"))
+    (name.ends_with(ENDING) && wants_delta(query)).then(|| format!("{name}{DELTA}"))
 }
 
 /// True if a player wants a delta update, because it has a recent playlist.
@@ -85,7 +82,7 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
     let path = path_of(requested.name);
     if path.ends_with(MANIFEST) {
         let edit = for_viewer(&echo(requested), date_ms);
-        return Tailored::new([text.clone()], edit);
+        return Tailored::new(excerpt(requested, text, date_ms), edit);
     }
     let is_dated = HlsSettings::of(requested.app).told.dates;
     if requested.query.is_empty() && is_dated || !path.ends_with(ENDING) {
@@ -113,6 +110,20 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
         let echo = if line.contains(cmaf::SUBTITLES) { &echo } else { &with_choice };
         is_kept && with_echo(line, echo, out).is_some()
     })
+}
+
+/// Returns the lines of a manifest for the time that a viewer has chosen.
+fn excerpt(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Vec<Bytes> {
+    let whole = || vec![text.clone()];
+    let window = Window::of(requested.query, date_ms).filter(|_| requested.name.ends_with(dvr::QUERY));
+    let Some(window) = window else { return whole() };
+    // The time of the manifest counts from this date.
+    let place_ms = |date_ms: i64| u64::try_from(date_ms).unwrap_or(0).saturating_sub(NUMBERS_FROM_MS);
+    let excerpt = Excerpt {
+        start_ms: (window.start_ms > i64::MIN).then(|| place_ms(window.start_ms)),
+        end_ms: (window.end_ms < i64::MAX).then(|| place_ms(window.end_ms)),
+    };
+    segmenter::select(text, excerpt).unwrap_or_else(whole)
 }
 
 /// Returns a viewer's playlist of the segments to which the viewer can rewind.

@@ -31,10 +31,10 @@ const ROLES: &str = "urn:mpeg:dash:role:2011";
 /// Scheme of keys that players receive in the clear (W3C Encrypted Media Extensions §9.1).
 const CLEAR_KEY: &str = "urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e";
 /// The beginning of a template of URIs.
-const TEMPLATE: &str = "<SegmentTemplate ";
+pub(super) const TEMPLATE: &str = "<SegmentTemplate ";
 
 /// Writes milliseconds as a duration of XML Schema.
-struct Period(u64);
+pub(super) struct Period(pub(super) u64);
 
 impl Display for Period {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -92,6 +92,64 @@ impl Stretch {
     }
 }
 
+/// The type of a presentation (§5.3.1.2).
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    /// The stream goes on; players can fetch segments of the last `window_ms`.
+    Dynamic { window_ms: u64 },
+    /// The stream has ended at `end_ms` of the presentation.
+    Static { end_ms: u64 },
+}
+
+/// The values of the first element of a manifest.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head<'a> {
+    pub(super) kind: Kind,
+    pub(super) base: &'a str,
+    pub(super) latency_ms: u64,
+    pub(super) longest_ms: u64,
+}
+
+impl Head<'_> {
+    /// Writes the lines before the first period.
+    pub(super) fn text(&self, Moments { zero_ms, now_ms }: Moments) -> String {
+        let mut out = String::from(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" ",
+        );
+        out.push_str("profiles=\"urn:mpeg:dash:profile:isoff-live:2011\" ");
+        let _ = match self.kind {
+            Kind::Static { end_ms } => {
+                write!(out, "type=\"static\" mediaPresentationDuration=\"{}\"", Period(end_ms))
+            }
+            Kind::Dynamic { window_ms } => write!(
+                out,
+                "type=\"dynamic\" availabilityStartTime=\"{}\" publishTime=\"{}\" minimumUpdatePeriod=\"PT{UPDATE_PERIOD_S}S\" \
+                 timeShiftBufferDepth=\"{}\" suggestedPresentationDelay=\"{}\"",
+                moment(zero_ms),
+                moment(now_ms),
+                Period(window_ms),
+                Period(self.latency_ms.max(self.longest_ms.saturating_mul(2)))
+            ),
+        };
+        let _ = writeln!(
+            out,
+            " maxSegmentDuration=\"{}\" minBufferTime=\"PT2S\">\n<BaseURL>{}</BaseURL>",
+            Period(self.longest_ms),
+            Escaped(self.base),
+        );
+        out
+    }
+}
+
+/// Writes the lines after the last period.
+pub(super) fn tail(out: &mut String, ended: bool, now_ms: u64) {
+    if !ended {
+        utc_timing(out, now_ms);
+        out.push('\n');
+    }
+    out.push_str("</MPD>\n");
+}
+
 /// The segments of a stream, to be described by one manifest.
 #[derive(Debug, Clone, Copy)]
 pub struct Presentation<'a> {
@@ -117,39 +175,15 @@ impl Presentation<'_> {
         let (last, stretch) = (lead.spanned().last()?, self.stretches.last()?);
         let listed = lead.lengths.iter().rev().take(self.listed());
         let window_ms: u64 = listed.map(|length| u64::try_from(length.as_millis()).unwrap_or(0)).sum();
-        let mut out = String::from(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" ",
-        );
-        out.push_str("profiles=\"urn:mpeg:dash:profile:isoff-live:2011\" ");
-        let _ = if self.ended {
-            let end = last.end_ms().saturating_add(stretch.delay_ms);
-            write!(out, "type=\"static\" mediaPresentationDuration=\"{}\"", Period(end))
-        } else {
-            write!(
-                out,
-                "type=\"dynamic\" availabilityStartTime=\"{}\" publishTime=\"{}\" minimumUpdatePeriod=\"PT{UPDATE_PERIOD_S}S\" \
-                 timeShiftBufferDepth=\"{}\" suggestedPresentationDelay=\"{}\"",
-                moment(zero_ms),
-                moment(now_ms),
-                Period(window_ms),
-                Period(self.latency_ms.max(longest_ms(lead).saturating_mul(2)))
-            )
-        };
-        let _ = writeln!(
-            out,
-            " maxSegmentDuration=\"{}\" minBufferTime=\"PT2S\">\n<BaseURL>{}</BaseURL>",
-            Period(longest_ms(lead)),
-            Escaped(self.base),
-        );
+        let end = last.end_ms().saturating_add(stretch.delay_ms);
+        let kind = if self.ended { Kind::Static { end_ms: end } } else { Kind::Dynamic { window_ms } };
+        let head = Head { kind, base: self.base, latency_ms: self.latency_ms, longest_ms: longest_ms(lead) };
+        let mut out = head.text(Moments { zero_ms, now_ms });
         for (at, stretch) in self.stretches.iter().enumerate() {
             let next_ms = self.stretches.get(at.saturating_add(1)).map(|next| next.begin_ms);
             self.period(&mut out, stretch, next_ms);
         }
-        if !self.ended {
-            utc_timing(&mut out, now_ms);
-            out.push('\n');
-        }
-        out.push_str("</MPD>\n");
+        tail(&mut out, self.ended, now_ms);
         Some(out)
     }
 
@@ -164,39 +198,50 @@ impl Presentation<'_> {
             let all: Vec<Spanned<'_>> = rendition.spanned().skip(beyond).filter(of_stretch).collect();
             // Segments with another init segment are left over from the previous period, or belong to the next.
             let Some(described) = all.get(all.len() / 2).map(|one| one.described) else { continue };
-            let spans: Vec<Span> =
-                all.iter().filter(|one| one.described == described).map(|one| one.span).collect();
-            let shown = Shown { rendition, described, spans };
-            match sets.iter_mut().find(|set| set.iter().all(|one| one.is_alternative_of(&shown))) {
-                Some(set) => set.push(shown),
-                None => sets.push(vec![shown]),
-            }
+            let rows: Vec<Row> =
+                all.iter().filter(|one| one.described == described).map(|one| Row::of(one.span)).collect();
+            let first = rendition.number(rows.first().map_or(0, |row| row.number));
+            let accessibility = &*rendition.accessibility;
+            add(&mut sets, Shown { rendition, described, accessibility, first, rows, is_brief: false });
         }
-        if sets.is_empty() {
-            return;
-        }
-        let _ = writeln!(out, "<Period id=\"{}\" start=\"{}\">", stretch.id, Period(stretch.start_ms()));
-        let is_sound = |set: &&Vec<Shown<'_>>| set.first().is_some_and(Shown::is_sound);
-        let has_several = sets.iter().filter(is_sound).count() > 1;
-        let first = sets.iter().position(|set| is_sound(&set));
-        let mut ids = Vec::new();
-        for (at, set) in sets.iter().enumerate() {
-            let id = set_id(set, &ids);
-            ids.push(id);
-            let role = match set.first().map(|first| first.described.kind) {
-                Some(TrackKind::Data) => Some("subtitle"),
-                Some(TrackKind::Audio) if has_several && Some(at) == first => Some("main"),
-                Some(TrackKind::Audio) if has_several => Some("alternate"),
-                _ => None,
-            };
-            adaptation_set(out, stretch, set, (id, role));
-        }
-        out.push_str("</Period>\n");
+        period(out, stretch, &sets);
     }
 
     fn listed(&self) -> usize {
         self.listed.unwrap_or(usize::MAX)
     }
+}
+
+/// Adds a rendition to the adaptation set of its alternatives.
+pub(super) fn add<'a>(sets: &mut Vec<Vec<Shown<'a>>>, shown: Shown<'a>) {
+    match sets.iter_mut().find(|set| set.iter().all(|one| one.is_alternative_of(&shown))) {
+        Some(set) => set.push(shown),
+        None => sets.push(vec![shown]),
+    }
+}
+
+/// Writes a period with these adaptation sets, if there are any.
+pub(super) fn period(out: &mut String, stretch: &Stretch, sets: &[Vec<Shown<'_>>]) {
+    if sets.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "<Period id=\"{}\" start=\"{}\">", stretch.id, Period(stretch.start_ms()));
+    let is_sound = |set: &&Vec<Shown<'_>>| set.first().is_some_and(Shown::is_sound);
+    let has_several = sets.iter().filter(is_sound).count() > 1;
+    let first = sets.iter().position(|set| is_sound(&set));
+    let mut ids = Vec::new();
+    for (at, set) in sets.iter().enumerate() {
+        let id = set_id(set, &ids);
+        ids.push(id);
+        let role = match set.first().map(|first| first.described.kind) {
+            Some(TrackKind::Data) => Some("subtitle"),
+            Some(TrackKind::Audio) if has_several && Some(at) == first => Some("main"),
+            Some(TrackKind::Audio) if has_several => Some("alternate"),
+            _ => None,
+        };
+        adaptation_set(out, stretch, set, (id, role));
+    }
+    out.push_str("</Period>\n");
 }
 
 /// Writes the line with the current time (§5.8.4.11), from which players compute their distance from the live
@@ -240,12 +285,39 @@ fn longest_ms(rendition: &Outline) -> u64 {
     u64::try_from(rendition.target.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Segments of equal duration that follow one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Row {
+    /// Number and decode time of the first segment.
+    pub(super) number: u64,
+    pub(super) time: u64,
+    /// Duration of each segment, in ticks.
+    pub(super) ticks: u64,
+    pub(super) count: u64,
+}
+
+impl Row {
+    const fn of(span: Span) -> Self {
+        Self { number: span.number, time: span.time, ticks: span.ticks, count: 1 }
+    }
+
+    /// End of the last segment, in ticks.
+    pub(super) const fn end(&self) -> u64 {
+        self.time.saturating_add(self.ticks.saturating_mul(self.count))
+    }
+}
+
 /// A rendition in a period.
 #[derive(Debug)]
-struct Shown<'a> {
-    rendition: &'a Outline,
-    described: &'a Described,
-    spans: Vec<Span>,
+pub(super) struct Shown<'a> {
+    pub(super) rendition: &'a Outline,
+    pub(super) described: &'a Described,
+    pub(super) accessibility: &'a [Accessibility],
+    /// The number in the name of the first segment.
+    pub(super) first: u64,
+    pub(super) rows: Vec<Row>,
+    /// True to write the time of a segment only if it does not begin where the one before it ends.
+    pub(super) is_brief: bool,
 }
 
 impl Shown<'_> {
@@ -268,9 +340,12 @@ impl Shown<'_> {
     /// Start times of the rendition's segments and end of the last one, in milliseconds.
     fn cuts_ms(&self) -> Vec<u64> {
         let ticks = u64::from(self.described.timescale.ticks()).max(1);
-        let end = self.spans.last().map(|last| last.time.saturating_add(last.ticks));
-        let times = self.spans.iter().map(|span| span.time).chain(end);
-        times.map(|time| time.saturating_mul(1000) / ticks).collect()
+        let end = self.rows.last().map(Row::end);
+        let times = self
+            .rows
+            .iter()
+            .flat_map(|row| (0..row.count).map(|at| row.time.saturating_add(row.ticks.saturating_mul(at))));
+        times.chain(end).map(|time| time.saturating_mul(1000) / ticks).collect()
     }
 
     /// True if no segment of either rendition overlaps two of the other, within the time for which both have
@@ -280,7 +355,10 @@ impl Shown<'_> {
         let within = |cut: u64, of: &[u64]| {
             of.first().is_some_and(|first| *first < cut) && of.last().is_some_and(|last| cut < *last)
         };
-        let is_cut = |cut: u64, of: &[u64]| of.iter().any(|at| at.abs_diff(cut) <= 1);
+        let is_cut = |cut: u64, of: &[u64]| {
+            let at = of.partition_point(|at| at.saturating_add(1) < cut);
+            of.get(at).is_some_and(|at| at.abs_diff(cut) <= 1)
+        };
         own.iter().filter(|cut| within(**cut, &others)).all(|cut| is_cut(*cut, &others))
             && others.iter().filter(|cut| within(**cut, &own)).all(|cut| is_cut(*cut, &own))
     }
@@ -337,7 +415,7 @@ fn adaptation_set(
     if set.iter().any(|one| one.rendition.has_cues) {
         let _ = writeln!(out, "<InbandEventStream schemeIdUri=\"{SPLICE_SCHEME}\"/>");
     }
-    for Accessibility { scheme, value } in &first.rendition.accessibility {
+    for Accessibility { scheme, value } in first.accessibility {
         let _ = writeln!(out, "<Accessibility schemeIdUri=\"{scheme}\" value=\"{}\"/>", Escaped(value));
     }
     role.into_iter().for_each(|role| {
@@ -378,19 +456,28 @@ fn protection(out: &mut String, key_id: [u8; 16]) {
 }
 
 /// Writes the names and times of a rendition's segments.
-fn template(out: &mut String, stretch: &Stretch, Shown { rendition, described, spans }: &Shown<'_>) {
+fn template(out: &mut String, stretch: &Stretch, shown: &Shown<'_>) {
+    let Shown { rendition, described, first, rows, is_brief, .. } = shown;
     let ticks = u64::from(described.timescale.ticks());
-    let first = spans.first().map_or(0, |first| first.number);
     let _ = writeln!(
         out,
-        "{TEMPLATE}timescale=\"{ticks}\" presentationTimeOffset=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{}\">\n<SegmentTimeline>",
+        "{TEMPLATE}timescale=\"{ticks}\" presentationTimeOffset=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{first}\">\n<SegmentTimeline>",
         stretch.begin_ms.saturating_mul(ticks) / 1000,
         Escaped(&described.uri),
         rendition.template,
-        rendition.number(first)
     );
-    for span in spans {
-        let _ = writeln!(out, "<S t=\"{}\" d=\"{}\"/>", span.time, span.ticks.max(1));
+    let mut end = None;
+    for row in rows {
+        out.push_str("<S");
+        if !is_brief || end != Some(row.time) {
+            let _ = write!(out, " t=\"{}\"", row.time);
+        }
+        let _ = write!(out, " d=\"{}\"", row.ticks.max(1));
+        if row.count > 1 {
+            let _ = write!(out, " r=\"{}\"", row.count.saturating_sub(1));
+        }
+        out.push_str("/>\n");
+        end = Some(row.end());
     }
     out.push_str("</SegmentTimeline>\n</SegmentTemplate>\n");
 }

@@ -11,8 +11,9 @@
 //!    player fetches them any more.
 //! 5. [`Presentation::manifest`] describes the segments of several [`Mp4Segmenter`]s, given their [`Outline`]s,
 //!    for DASH players.
-//! 6. [`Subtitles`] makes the WebVTT segments of a language, beside the segments of another rendition.
-//! 7. Before units are passed to a segmenter, [`Lineup`] aligns tracks that arrive at different times, and
+//! 6. [`Past::manifest`] describes segments that playlists no longer list, from [`Piece`]s that the owner keeps.
+//! 7. [`Subtitles`] makes the WebVTT segments of a language, beside the segments of another rendition.
+//! 8. Before units are passed to a segmenter, [`Lineup`] aligns tracks that arrive at different times, and
 //!    [`Dates`] determines the dates of the units.
 //!
 //! The segmenter reads no clock, serves no requests and stores no files: the owner passes the time, stores files
@@ -27,6 +28,7 @@ mod manifest;
 mod mp4;
 mod names;
 mod outline;
+mod past;
 mod protect;
 mod seal;
 mod subtitles;
@@ -42,6 +44,7 @@ pub use manifest::{MARK, Moments, Presentation, Stretch, for_viewer};
 pub use mp4::{Described, Made, Mp4Segmenter, Span, Spanned};
 pub use names::{Names, Suffix};
 pub use outline::{Accessibility, Outline};
+pub use past::{Anchor, Excerpt, Past, Piece, select};
 pub use protect::is_protectable;
 pub use seal::{GivenKey, Scope, Sealer, Sealing};
 pub use subtitles::{LINES_MAX, Line, Subtitles, SubtitlesOf, Zero};

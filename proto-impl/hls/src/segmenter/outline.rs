@@ -112,6 +112,27 @@ impl Outline {
         &self.template
     }
 
+    /// The same outline without segments, and with one description.
+    pub(super) fn form(&self, described: &Described) -> Self {
+        Self {
+            id: self.id.clone(),
+            accessibility: Vec::new(),
+            template: self.template.clone(),
+            run: None,
+            is_enough: true,
+            lengths: Vec::new(),
+            inits: vec![described.clone()],
+            spans: Vec::new(),
+            ..*self
+        }
+    }
+
+    /// Converts ticks of the first description to milliseconds.
+    pub(super) fn in_ms(&self, ticks: u64) -> u64 {
+        let scale = self.inits.first().map_or(1000, |one| u64::from(one.timescale.ticks()));
+        ticks.saturating_mul(1000) / scale.max(1)
+    }
+
     /// The number to use in the name of a segment.
     pub(super) fn number(&self, number: u64) -> u64 {
         self.run.map_or(number, |run| number.saturating_sub(run).saturating_add(1))

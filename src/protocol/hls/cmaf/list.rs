@@ -142,6 +142,7 @@ impl Cmaf {
         }
         let base = format!("../{}", self.folder);
         let Some(moments) = self.moments(now) else { return };
+        self.publish_window(&outlines, moments, ended);
         let outlines: Vec<Outline> = outlines.iter().map(|one| self.shown.periods.listed(one)).collect();
         let renditions: Vec<&Outline> = outlines.iter().collect();
         let stretches = self.shown.periods.stretches();

@@ -19,19 +19,23 @@ mod captions;
 mod going_back;
 mod several_sounds;
 mod subtitles;
+mod window;
 
 /// A sink, and the blobs published so far.
 struct Rig {
     sink: Cmaf,
     begun: Instant,
+    /// The wall clock at that time.
+    wall_ms: u64,
     chosen: Chosen,
     blobs: BTreeMap<String, Bytes>,
     /// Time from decoding to presentation of pictures.
     lag_ms: i64,
     /// NAL units before the slice of each picture.
     before: Bytes,
-    /// Files on the disk, by folder and name.
+    /// Files on the disk, by folder and name; and endings of the names of files that cannot be written.
     disk: BTreeMap<(String, String), Bytes>,
+    unwritable: Vec<String>,
     settings: Arc<AppSettings>,
 }
 
@@ -57,6 +61,10 @@ impl Rig {
     }
 
     fn with(more: &[(&str, &str)]) -> Self {
+        Self::begun_at(1_795_806_797_674, more)
+    }
+
+    fn begun_at(wall_ms: u64, more: &[(&str, &str)]) -> Self {
         let settings = [&[("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")], more].concat();
         let order = SinkOrder {
             stream: StreamId(1),
@@ -67,16 +75,18 @@ impl Rig {
             recording: None,
         };
         let begun = Instant::now();
-        let now = Now { mono: begun, wall_ms: 1_795_806_797_674 };
+        let now = Now { mono: begun, wall_ms };
         let sink = Cmaf::new(now, &order, Layout::Apart, Seed::from_number(1));
         Self {
             sink,
             begun,
+            wall_ms,
             chosen: Chosen::default(),
             blobs: BTreeMap::new(),
             lag_ms: 0,
             before: Bytes::new(),
             disk: BTreeMap::new(),
+            unwritable: Vec::new(),
             settings: order.settings,
         }
     }
@@ -92,7 +102,7 @@ impl Rig {
             payload: section,
         };
         let list = Arc::new(Tracks::new(1, []));
-        self.sink.take_data(&Entry::new(self.begun, 1_795_806_797_674, unit, list));
+        self.sink.take_data(&Entry::new(self.begun, self.wall_ms, unit, list));
     }
 
     /// Passes units of these tracks in a time range. Each track is given with the time in milliseconds of its first
@@ -103,7 +113,7 @@ impl Rig {
         self.chosen.update(selection, &list, &|_| Fit::Well);
         for dts in times.step_by(40) {
             let ms = dts.unsigned_abs();
-            let now = Now { mono: self.begun + Duration::from_millis(ms), wall_ms: 1_795_806_797_674 + ms };
+            let now = Now { mono: self.begun + Duration::from_millis(ms), wall_ms: self.wall_ms + ms };
             for (track, _) in tracks.iter().filter(|(_, first_ms)| dts >= *first_ms) {
                 let key_frame = dts % 1000 == 0 || track.kind() == TrackKind::Audio;
                 let slice: &[u8] = &[0, 0, 0, 1, 9];
@@ -121,16 +131,29 @@ impl Rig {
                 let entry = Entry::new(now.mono, now.wall_ms, unit, Arc::clone(&list));
                 self.sink.take_media(now, &entry, &self.chosen);
             }
-            while let Some(event) = self.sink.publishing.poll(now) {
-                if let Event::Order(OrderEvent::Blob(blob)) = event {
-                    blob.obsolete.forgets.iter().for_each(|name| drop(self.blobs.remove(name)));
-                    self.blobs.insert(blob.name.to_string(), blob.bytes);
-                } else if let Event::Job(job) = event {
-                    let outcome = going_back::outcome(&mut self.disk, job.work);
-                    self.sink.publishing.job_done(now, JobDone { id: job.id, outcome });
-                }
+            self.drain(now);
+        }
+    }
+
+    /// Takes the blobs of the sink, and does its jobs.
+    fn drain(&mut self, now: Now) {
+        while let Some(event) = self.sink.publishing.poll(now) {
+            if let Event::Order(OrderEvent::Blob(blob)) = event {
+                blob.obsolete.forgets.iter().for_each(|name| drop(self.blobs.remove(name)));
+                self.blobs.insert(blob.name.to_string(), blob.bytes);
+            } else if let Event::Job(job) = event {
+                let outcome = going_back::outcome(&mut self.disk, &self.unwritable, job.work);
+                self.sink.publishing.job_done(now, JobDone { id: job.id, outcome });
             }
         }
+    }
+
+    /// Ends the stream at this time in milliseconds.
+    fn end(&mut self, ms: u64) {
+        let now = Now { mono: self.begun + Duration::from_millis(ms), wall_ms: self.wall_ms + ms };
+        self.sink.end(now, StreamEnd::Unpublished);
+        self.sink.publishing.finish(now, "the stream is over");
+        self.drain(now);
     }
 
     fn text(&self, name: &str) -> &str {
@@ -182,6 +205,18 @@ fn videos_of_a_stream_have_the_same_segments_whenever_they_begin() {
             assert_eq!(told, others);
         }
     }
+}
+
+#[test]
+fn a_report_has_the_last_part_of_a_segment_that_has_just_ended() {
+    let mut rig = Rig::new();
+    rig.pass(&[(video(0), 0), (audio(), 0)], 1, 0..20_040);
+    let [video, sound] = ["cam__video", "cam__audio"].map(|base| rig.media(base));
+    assert!(video.low_latency.as_ref().unwrap().open.parts.is_empty());
+    let next = video.media_sequence + u64::try_from(video.segments.len()).unwrap();
+    let report = &sound.low_latency.as_ref().unwrap().reports[0];
+    let parts = u64::try_from(video.segments.last().unwrap().parts.len()).unwrap();
+    assert_eq!((report.last_segment, report.last_part), (next - 1, Some(parts - 1)), "{sound}");
 }
 
 #[test]

@@ -19,6 +19,7 @@
 
 mod edge;
 pub(super) mod list;
+mod places;
 mod reach;
 mod settings;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hls::playlist::{MediaPlaylist, Segment};
+use hls::segmenter::{Anchor, Outline, Piece};
 
 use super::ENDING;
 use super::cmaf::FOLDER;
@@ -37,6 +39,7 @@ use super::copy::{HELD_BYTES_MAX, RETRY, reason_of};
 use crate::jobs::{AppendError, ArchiveWork, DVR, DvrDone, DvrWork, LIST, Outcome, Work, Writer};
 use crate::protocol::sinks::Query;
 use edge::Edge;
+use places::Coming;
 use reach::{CHUNK, Chunk, Listed, Reach};
 pub(super) use settings::DvrSettings;
 
@@ -93,6 +96,8 @@ struct Files {
     lost: BTreeSet<String>,
     /// Bytes of segments that no playlist has listed yet, by name.
     sizes: BTreeMap<String, u64>,
+    /// Places of segments in DASH manifests that no playlist has listed yet.
+    coming: Coming,
     /// Names of files that may be dropped from memory once they are on the disk.
     kept: Vec<String>,
     /// Name of the initialization section that the newest segment uses, as further segments may; and the
@@ -226,6 +231,18 @@ impl Dvr {
         self.files.hold(name, bytes);
     }
 
+    /// Adds the places of the newest segments in DASH manifests; they have these names.
+    pub(super) fn describe(&mut self, names: &[String], outline: &Outline) {
+        if !self.stage.is_cleared {
+            self.files.coming.add(names, outline);
+        }
+    }
+
+    /// Sets the periods of this run of the stream in DASH manifests.
+    pub(super) fn set_anchors(&mut self, anchors: &[Anchor]) {
+        self.reach.set_anchors(anchors);
+    }
+
     /// Adds the new segments of the playlist in memory.
     pub(super) fn note(&mut self, live: &MediaPlaylist) {
         let noted = (self.in_memory_from, self.next);
@@ -243,7 +260,8 @@ impl Dvr {
 
     /// Adds the segments that are new.
     fn take(&mut self, live: &MediaPlaylist) {
-        // Segments are missing if some have left the playlist in memory since the last call.
+        // Segments are missing if some have left the playlist in memory since the last call: a rendition without media
+        // gets several gaps at once, more than the shortest playlist has.
         let mut is_behind_a_hole = self.next > 0 && self.next < live.media_sequence;
         let known = usize::try_from(self.next.saturating_sub(live.media_sequence)).unwrap_or(usize::MAX);
         for segment in live.segments.iter().skip(known) {
@@ -255,7 +273,8 @@ impl Dvr {
             let mut segment = Segment { parts: Vec::new(), ..segment.clone() };
             segment.discontinuity |= std::mem::take(&mut is_behind_a_hole);
             self.files.map = segment.map.as_ref().map(|map| map.uri.clone());
-            let listed = Listed { segment, bytes };
+            let piece = self.files.coming.take(&segment.uri);
+            let listed = Listed { segment, bytes, piece };
             let left = self.reach.push(listed, (live.target_duration, live.version));
             left.iter().for_each(|chunk| self.remove(chunk));
         }
@@ -296,7 +315,7 @@ impl Dvr {
 
     fn seal(&mut self, segments: usize) {
         let Some(chunk) = self.reach.seal(segments) else { return };
-        self.due.lists.push_back((reach::list_name(&chunk.mark), Bytes::from(chunk.text.clone())));
+        self.due.lists.push_back((reach::list_name(&chunk.mark), chunk.list()));
         if self.due.lists.len() > LISTS_MAX {
             self.due.lists.pop_front();
         }
@@ -374,6 +393,7 @@ impl Dvr {
     pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
         for name in &names {
             self.files.sizes.remove(own_name(name));
+            self.files.coming.take(own_name(name));
             if !self.stage.is_ready {
                 // No playlist will ever list this segment, so it need not be marked as a gap.
                 self.files.lost.remove(own_name(name));
@@ -485,9 +505,7 @@ impl Dvr {
         let resumed = self.reach.resume(chunks.collect());
         resumed.left.iter().for_each(|chunk| self.remove(chunk));
         let lists = resumed.changed.iter();
-        self.due
-            .lists
-            .extend(lists.map(|chunk| (reach::list_name(&chunk.mark), Bytes::from(chunk.text.clone()))));
+        self.due.lists.extend(lists.map(|chunk| (reach::list_name(&chunk.mark), chunk.list())));
     }
 
     fn file_done(&mut self, name: String, bytes: Bytes, error: Option<AppendError>) {
@@ -550,6 +568,16 @@ impl Dvr {
         (!self.reach.is_empty()).then(|| self.reach.text(self.stage.is_ended, edge.as_ref()))
     }
 
+    /// Returns the places of all segments in DASH manifests.
+    pub(super) fn pieces(&self) -> Vec<Piece> {
+        self.reach.pieces()
+    }
+
+    /// Returns the numbers of the first segment and of the next one.
+    pub(super) fn span(&self) -> (u64, u64) {
+        (self.reach.first(), self.reach.next())
+    }
+
     /// Returns the next job if none is under way.
     pub(super) fn next_job(&mut self, now: Instant) -> Option<Work> {
         if self.is_settled() {
@@ -605,10 +633,11 @@ impl Dvr {
         let there = self.reach.recent().iter().take_while(|listed| !is_named(pending, &listed.segment));
         let marked = there.map(|listed| {
             let gap = listed.segment.gap || is_named(lost, &listed.segment);
-            Listed { segment: Segment { gap, ..listed.segment.clone() }, bytes: listed.bytes }
+            let segment = Segment { gap, ..listed.segment.clone() };
+            Listed { segment, bytes: listed.bytes, piece: listed.piece.clone() }
         });
         let marked: Vec<Listed> = marked.collect();
-        Some(Bytes::from(self.reach.tail(&marked)?.text))
+        Some(self.reach.tail(&marked)?.list())
     }
 
     fn put(&self, name: &str, data: &Bytes) -> DvrWork {

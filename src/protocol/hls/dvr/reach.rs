@@ -12,9 +12,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hls::playlist::{Segment, SegmentLines};
+use hls::segmenter::{Anchor, Piece};
 
 use super::edge::Edge;
+use super::places::{self, Places};
 
 /// Number of segments in a chunk.
 pub(super) const CHUNK: usize = 16;
@@ -78,6 +81,8 @@ impl Mark {
 pub(super) struct Listed {
     pub(super) segment: Segment,
     pub(super) bytes: u64,
+    /// Its place in DASH manifests.
+    pub(super) piece: Option<Piece>,
 }
 
 /// Segments that are listed and removed together.
@@ -90,11 +95,14 @@ pub(super) struct Chunk {
     has_ranges: bool,
     /// True if the chunk has gaps.
     has_gaps: bool,
+    /// The places of its segments in DASH manifests.
+    pieces: Vec<Piece>,
 }
 
 impl Chunk {
     /// Reads a chunk that an earlier run has written.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(super) fn read(list: &str) -> Option<Self> {
+        let (text, pieces) = places::split(list);
         let mark = Mark::read(text.lines().next()?)?;
         let uris = text.lines().filter(|line| !line.starts_with('#')).count();
         let is_whole = text.ends_with('\n') && u64::try_from(uris) == Ok(mark.segments) && uris > 0;
@@ -103,7 +111,13 @@ impl Chunk {
             text: text.to_owned(),
             has_ranges: text.contains(RANGE),
             has_gaps: text.contains(GAP),
+            pieces,
         })
+    }
+
+    /// Returns the content of the chunk's list on the disk.
+    pub(super) fn list(&self) -> Bytes {
+        Bytes::from(format!("{}{}", self.text, places::lines(&self.pieces)))
     }
 
     /// Returns the names of the chunk's files: segments and initialization sections.
@@ -144,6 +158,8 @@ impl Chunk {
         self.text = self.mark.line() + &lines;
         self.has_ranges = self.text.contains(RANGE);
         self.has_gaps = self.text.contains(GAP);
+        let gaps = u64::try_from(self.text.matches(GAP).count()).unwrap_or(0);
+        places::truncate(&mut self.pieces, count.saturating_sub(gaps));
         true
     }
 
@@ -180,6 +196,8 @@ pub(super) struct Reach {
     is_independent: bool,
     /// True before the first segment of this run, if an earlier run has left segments.
     is_resumed: bool,
+    /// State of the places of segments after those of all chunks.
+    places: Places,
 }
 
 impl Reach {
@@ -195,6 +213,7 @@ impl Reach {
             version: 1,
             is_independent: true,
             is_resumed: false,
+            places: Places::default(),
         }
     }
 
@@ -210,6 +229,9 @@ impl Reach {
                 resumed.changed.push(chunk.clone());
             }
             self.bytes = self.bytes.saturating_add(chunk.mark.bytes);
+            if let Some(former) = self.chunks.back().and_then(|former| former.pieces.last()) {
+                chunk.pieces.iter_mut().for_each(|piece| piece.share(former));
+            }
             self.chunks.push_back(chunk);
         }
         let first = self.chunks.front().map_or(0, |chunk| chunk.mark.number);
@@ -238,7 +260,8 @@ impl Reach {
 
     /// Returns these segments as a chunk; they must be the oldest of those that may still change.
     pub(super) fn tail(&self, segments: &[Listed]) -> Option<Chunk> {
-        self.chunk(segments, self.number, self.discontinuities)
+        let (pieces, _) = self.places.of(segments);
+        Some(Chunk { pieces, ..self.chunk(segments, self.number, self.discontinuities)? })
     }
 
     /// Takes the next segment. If it does not fit the segments of an earlier run, because of another target duration,
@@ -272,6 +295,11 @@ impl Reach {
         self.is_independent &= is_independent;
     }
 
+    /// Sets the periods of this run of the stream in DASH manifests.
+    pub(super) fn set_anchors(&mut self, anchors: &[Anchor]) {
+        self.places.set_anchors(anchors);
+    }
+
     /// Sets the numbers of the first segment, if there is none yet.
     pub(super) fn begin_at(&mut self, number: u64, discontinuities: u64) {
         if self.chunks.is_empty() && self.recent.is_empty() {
@@ -283,7 +311,9 @@ impl Reach {
     /// chunk to write.
     pub(super) fn seal(&mut self, segments: usize) -> Option<&Chunk> {
         let segments: Vec<Listed> = self.recent.drain(..segments.min(self.recent.len())).collect();
-        let chunk = self.chunk(&segments, self.number, self.discontinuities)?;
+        let (pieces, places) = self.places.of(&segments);
+        self.places = places;
+        let chunk = Chunk { pieces, ..self.chunk(&segments, self.number, self.discontinuities)? };
         self.number = self.number.saturating_add(chunk.mark.segments);
         self.discontinuities = self.discontinuities.saturating_add(discontinuities(&segments));
         self.bytes = self.bytes.saturating_add(chunk.mark.bytes);
@@ -360,6 +390,26 @@ impl Reach {
         self.number.saturating_add(u64::try_from(self.recent.len()).unwrap_or(0))
     }
 
+    /// Returns the number of the first segment.
+    pub(super) fn first(&self) -> u64 {
+        self.chunks.front().map_or(self.number, |chunk| chunk.mark.number)
+    }
+
+    /// Returns the places of all segments in DASH manifests. Segments that are still in memory are listed, even if they
+    /// could not be written to the disk.
+    pub(super) fn pieces(&self) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let (recent, _) = self.places.of(&self.recent);
+        for piece in self.chunks.iter().flat_map(|chunk| &chunk.pieces).cloned().chain(recent) {
+            let rest = match pieces.last_mut() {
+                Some(last) => last.join(piece),
+                None => Some(piece),
+            };
+            pieces.extend(rest);
+        }
+        pieces
+    }
+
     /// Returns the text of all segments, with a live edge if there is one. Segments that are still in memory are not
     /// marked as gaps, even if they could not be written to the disk.
     pub(super) fn text(&self, is_ended: bool, edge: Option<&Edge<'_>>) -> String {
@@ -367,7 +417,7 @@ impl Reach {
         let mut text = String::with_capacity(length.saturating_add(8192));
         let with_parts = |listed: &Listed| {
             let parts = edge.map(|edge| edge.parts(&listed.segment.uri)).unwrap_or_default();
-            Listed { segment: Segment { parts, ..listed.segment.clone() }, bytes: listed.bytes }
+            Listed { segment: Segment { parts, ..listed.segment.clone() }, bytes: listed.bytes, piece: None }
         };
         let recent: Vec<Listed> = self.recent.iter().map(with_parts).collect();
         let has_gaps = recent.iter().any(|listed| listed.segment.gap);
@@ -433,7 +483,7 @@ impl Reach {
         let _ = write!(text, "{}", SegmentLines { behind: None, segments: &segments });
         let has_ranges = segments.iter().any(|segment| !segment.date_ranges.is_empty());
         let has_gaps = segments.iter().any(|segment| segment.gap);
-        Some(Chunk { mark, text, has_ranges, has_gaps })
+        Some(Chunk { mark, text, has_ranges, has_gaps, pieces: Vec::new() })
     }
 }
 

@@ -581,7 +581,7 @@ fn a_day_of_segments_costs_text_alone_and_a_beginning_is_found_in_it() {
             program_date_time: Some(BEGUN_MS + i64::try_from(number).unwrap() * 2000),
             ..Segment::default()
         };
-        reach.push(Listed { segment, bytes: 1_000_000 }, (SEGMENT, 3));
+        reach.push(Listed { segment, bytes: 1_000_000, piece: None }, (SEGMENT, 3));
         if (number + 1) % CHUNK == 0 {
             reach.seal(CHUNK);
         }

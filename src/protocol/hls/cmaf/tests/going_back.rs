@@ -1,32 +1,37 @@
 //! Rewinding a stream with segments of single tracks, with low latency and over DASH.
 
 use super::*;
-use crate::jobs::{ArchiveWork, DvrDone, DvrWork, Outcome, Work};
+use crate::jobs::{AppendError, ArchiveWork, DvrDone, DvrWork, Outcome, Work};
 
-/// Does a job on a disk.
-pub(super) fn outcome(disk: &mut BTreeMap<(String, String), Bytes>, work: Work) -> Outcome {
+/// Does a job on a disk, which cannot write files whose names have these endings.
+pub(super) fn outcome(
+    disk: &mut BTreeMap<(String, String), Bytes>,
+    unwritable: &[String],
+    work: Work,
+) -> Outcome {
     let Work::Archive(ArchiveWork::Dvr(work)) = work else { panic!("{work:?}") };
+    let mut lists = Vec::new();
     match work {
         DvrWork::Put { folder, name, data, .. } => {
             let [app, _, folder] = folder.try_into().unwrap();
             assert_eq!(app, "live");
+            if unwritable.iter().any(|ending| name.ends_with(ending.as_str())) {
+                return Outcome::Dvr(Err(AppendError::Failed));
+            }
             disk.insert((folder, name), data);
         }
         DvrWork::Drop { folder, names } => {
             names.into_iter().for_each(|name| drop(disk.remove(&(folder[2].clone(), name))));
         }
-        DvrWork::Resume { .. } => {}
+        DvrWork::Resume { folder, .. } => {
+            let is_list = |(own, name): &(String, String)| *own == folder[2] && name.ends_with(".list");
+            lists.extend(disk.iter().filter(|(of, _)| is_list(of)).map(|(_, list)| list.clone()));
+        }
         other @ (DvrWork::Clear { .. } | DvrWork::ClearAll { .. } | DvrWork::Sweep { .. }) => {
             panic!("{other:?}")
         }
     }
-    Outcome::Dvr(Ok(DvrDone {
-        lists: Vec::new(),
-        app_bytes: 0,
-        streams: 1,
-        stream_bytes: 0,
-        is_taken: false,
-    }))
+    Outcome::Dvr(Ok(DvrDone { lists, app_bytes: 0, streams: 1, stream_bytes: 0, is_taken: false }))
 }
 
 fn window() -> Rig {

@@ -257,6 +257,7 @@ fn list_of(number: u64, segments: u64) -> Bytes {
             ..Segment::default()
         },
         bytes: 10,
+        piece: None,
     });
     for listed in listed {
         reach.push(listed, (SEGMENT, 3));
@@ -337,6 +338,37 @@ fn the_head_of_a_list_holds_for_segments_of_a_former_run() {
         }
         assert!(next.shown(Choice::default()).unwrap().independent_segments);
     }
+}
+
+#[test]
+fn gaps_that_came_and_went_at_once_leave_a_discontinuity() {
+    let mut rig = Rig::new(settings(600, 1 << 30), 1, BTreeMap::new());
+    for _ in 0..10 {
+        rig.segment(1000, false);
+        rig.settle();
+    }
+    // A rendition whose track is away gets eight gaps at the end of another one's segment.
+    for _ in 0..8 {
+        let date_ms = BEGUN_MS + i64::try_from(rig.number).unwrap() * 2000;
+        rig.live.segments.push(Segment {
+            uri: format!("cam{:09}.m4s", rig.number),
+            duration: SEGMENT,
+            program_date_time: Some(date_ms),
+            gap: true,
+            ..Segment::default()
+        });
+        rig.number += 1;
+    }
+    let gone = rig.live.segments.len() - LIST_SIZE;
+    rig.live.segments.drain(..gone);
+    rig.live.media_sequence += u64::try_from(gone).unwrap();
+    rig.dvr.note(&rig.live);
+    rig.settle();
+    let all = rig.shown(Choice::default()).unwrap();
+    let is_step = |segment: &Segment| segment.discontinuity;
+    assert_eq!(all.segments.len(), 10 + LIST_SIZE, "{all}");
+    assert_eq!(all.segments.iter().position(is_step), Some(10), "the first of those that are left: {all}");
+    assert_eq!(all.segments.iter().filter(|segment| is_step(segment)).count(), 1);
 }
 
 #[test]
