@@ -415,7 +415,7 @@ fn c_01_all_faults_are_told_at_once() {
     let options = home.options(&[], &[]);
     Config::open(&options).unwrap();
     assert_eq!(Config::faults(&options), [""; 0]);
-    let server = "http.port=x\nlimits.endpoints=-1\nrtmp.port=70000\nhttp.prot=1\n";
+    let server = "http.port=x\nlimits.endpoints=-1\nrtmp.port=70000\nzebra=1\n";
     fs::write(server_file(&home.0), server).unwrap();
     let live = "remoteAllowedCIDR=10.0.0.0/33\njwtControlEnabled=true\njwtSecretKey=short\ncoalesceMs=soon\n";
     fs::write(app_file(&home.0, "live"), live).unwrap();
@@ -433,7 +433,7 @@ fn c_01_all_faults_are_told_at_once() {
     }
     is_told("application LiveApp: ", "not UTF-8");
     assert_eq!(found.len(), 8, "{found:#?}");
-    assert!(found[7].contains("unknown key http.prot"), "{found:#?}");
+    assert!(found[7].contains("unknown key zebra"), "{found:#?}");
 }
 
 #[test]

@@ -329,7 +329,7 @@ impl Cmaf {
             subtitles: Spoken::new(&settings, form),
             master: String::new(),
             captions: Known::default(),
-            periods: Periods::default(),
+            periods: Periods::new(start(now).number),
             window: Window::default(),
             ready_at: None,
         };

@@ -25,6 +25,9 @@ const SETTLING_MS: u64 = 10_000;
 /// Length of a publisher's media after which there must be a playlist, in milliseconds.
 const PLAYED_MS: u64 = 20_000;
 
+/// A day, by which the wall clock is ahead of 2026: presentations begin with that year.
+const DAY_MS: i64 = 86_400_000;
+
 /// The settings of the application.
 #[derive(Debug, Clone)]
 struct Settings {
@@ -196,6 +199,7 @@ impl Case {
         let pairs: Vec<(&str, &str)> =
             self.settings.pairs.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let mut world = World::new(seed, 1, &pairs);
+        world.shift_wall(DAY_MS);
         let mut player = Player::new(self.settings.has_low_latency, self.settings.has_manifest);
         for (at, episode) in self.episodes.iter().enumerate() {
             self.run_episode(&mut world, &mut player, episode, (seed, at as u64));

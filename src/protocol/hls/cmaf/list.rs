@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hls::playlist::{MultivariantPlaylist, Rendition, Resolution, Variant};
-use hls::segmenter::{Moments, Mp4Segmenter, Outline, Presentation};
+use hls::segmenter::{Moments, Mp4Segmenter, NUMBERS_FROM_MS, Outline, Presentation};
 use media::{Track, TrackKind};
 
 use super::{Cmaf, Layout, MANIFEST, MASTER, SUBTITLES, WAIT, has_begun};
@@ -159,20 +159,29 @@ impl Cmaf {
     /// Adds the periods that have begun to the manifest, and drops those that have no segments left.
     fn note_periods(&mut self, outlines: &[Outline], members: &[String]) {
         let (dates, shift_ms) = (&self.dates, self.shift_ms);
-        let delay_ms =
-            |at_ms: u64| dates.delay_ms(i64::try_from(at_ms).unwrap_or(i64::MAX).saturating_sub(shift_ms));
+        let began_ms = self.run_ms().unwrap_or(0).saturating_sub(NUMBERS_FROM_MS);
+        let delay_ms = |at_ms: u64| {
+            let at_ms = i64::try_from(at_ms).unwrap_or(i64::MAX);
+            began_ms.saturating_add(dates.delay_ms(at_ms.saturating_sub(shift_ms)))
+        };
         let Some(lead) = outlines.first() else { return };
         self.shown.periods.note(lead, members, delay_ms);
         let oldest = outlines.iter().filter_map(|one| one.spanned().next().map(|first| first.middle_ms()));
         oldest.min().into_iter().for_each(|oldest_ms| self.shown.periods.forget(oldest_ms));
     }
 
-    fn moments(&self, now: Now) -> Option<Moments> {
+    /// The date of the time zero of segments, in milliseconds of Unix time. `None` before the first playlist.
+    pub(super) fn run_ms(&self) -> Option<u64> {
         let zero_ms = self.dates.zero_ms()?.saturating_sub(self.shift_ms);
-        Some(Moments {
-            zero_ms: u64::try_from(zero_ms).unwrap_or(0),
-            now_ms: calendar(&self.dates)?.date_ms(now.mono),
-        })
+        Some(u64::try_from(zero_ms).unwrap_or(0))
+    }
+
+    /// Returns the beginning of the presentation. It is the same for every run of the stream, because the beginning of
+    /// a manifest's presentation never changes, even if the stream or the server is restarted (ISO/IEC 23009-1
+    /// §5.3.1.2). Only while the clock of this machine is wrong and shows an earlier time, it is that of the run.
+    fn moments(&self, now: Now) -> Option<Moments> {
+        let now_ms = calendar(&self.dates)?.date_ms(now.mono);
+        Some(Moments { zero_ms: self.run_ms()?.min(NUMBERS_FROM_MS), now_ms })
     }
 }
 

@@ -37,7 +37,7 @@ impl Cmaf {
         if self.settings.dvr().is_none() {
             return;
         }
-        self.note_anchors(outlines, moments.zero_ms);
+        self.note_anchors(outlines, moments.zero_ms, self.run_ms().unwrap_or(0));
         let anchors: Vec<Anchor> = self.shown.window.anchors.iter().map(|(_, anchor)| *anchor).collect();
         let shown = (self.publishing.anchor(&anchors), ended);
         if shown == self.shown.window.shown {
@@ -57,13 +57,14 @@ impl Cmaf {
         }
     }
 
-    /// Notes the periods that have begun. `zero_ms` is the date of the time zero of segments.
-    fn note_anchors(&mut self, outlines: &[Outline], zero_ms: u64) {
+    /// Notes the periods that have begun. `zero_ms` is the beginning of the presentation, and `run_ms` the date of the
+    /// time zero of segments.
+    fn note_anchors(&mut self, outlines: &[Outline], zero_ms: u64, run_ms: u64) {
         let known = self.shown.window.anchors.last().map_or(0, |(id, _)| *id);
         for stretch in self.shown.periods.stretches().into_iter().filter(|stretch| stretch.id > known) {
             let date_ms = zero_ms.saturating_add(stretch.begin_ms).saturating_add(stretch.delay_ms);
             let start_ms = date_ms.saturating_sub(NUMBERS_FROM_MS);
-            let mut anchor = Anchor { start_ms, run_ms: zero_ms, begin_ms: stretch.begin_ms };
+            let mut anchor = Anchor { start_ms, run_ms, begin_ms: stretch.begin_ms };
             if known == 0 && stretch.begin_ms == 0 {
                 // The first period of the live manifest begins at zero, before its first segment. An earlier run may
                 // have ended only then.

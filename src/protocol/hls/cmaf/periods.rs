@@ -18,15 +18,24 @@ const PERIODS_MAX: usize = 16;
 
 /// The periods of a manifest, the newest last.
 #[derive(Debug, Default)]
-pub(super) struct Periods(Vec<Period>);
+pub(super) struct Periods {
+    listed: Vec<Period>,
+    /// The id of the first period.
+    first: u64,
+}
 
 impl Periods {
+    /// Creates the periods of a run of a stream. Ids count from `first`, so that no id of an earlier run is used again.
+    pub(super) const fn new(first: u64) -> Self {
+        Self { listed: Vec::new(), first }
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.listed.is_empty()
     }
 
     pub(super) fn stretches(&self) -> Vec<Stretch> {
-        self.0.iter().map(|period| period.stretch).collect()
+        self.listed.iter().map(|period| period.stretch).collect()
     }
 
     /// Notes the segments of the first rendition, and the renditions that players can choose now. `delay_ms` returns
@@ -34,7 +43,7 @@ impl Periods {
     pub(super) fn note(&mut self, lead: &Outline, members: &[String], delay_ms: impl Fn(u64) -> u64) {
         for one in lead.spanned() {
             let begin_ms = one.begin_ms();
-            match self.0.last() {
+            match self.listed.last() {
                 // The first period begins at zero, because segment times count from the beginning of the presentation.
                 None => self.begin(0, delay_ms(one.middle_ms()), members),
                 Some(last) if one.begins_period && begin_ms > last.stretch.begin_ms => {
@@ -44,7 +53,7 @@ impl Periods {
             }
         }
         let end_ms = lead.spanned().last().map(|last| last.end_ms());
-        if let (Some(end_ms), Some(last)) = (end_ms, self.0.last_mut())
+        if let (Some(end_ms), Some(last)) = (end_ms, self.listed.last_mut())
             && last.members != members
         {
             if last.stretch.begin_ms >= end_ms {
@@ -56,26 +65,29 @@ impl Periods {
     }
 
     fn begin(&mut self, begin_ms: u64, delay_ms: u64, members: &[String]) {
-        let id = self.0.last().map_or(1, |last| last.stretch.id.saturating_add(1));
+        let id = self.listed.last().map_or(self.first, |last| last.stretch.id.saturating_add(1));
         let stretch = Stretch { id, begin_ms, delay_ms };
-        self.0.push(Period { stretch, members: members.to_vec() });
-        if self.0.len() > PERIODS_MAX {
-            self.0.remove(0);
+        self.listed.push(Period { stretch, members: members.to_vec() });
+        if self.listed.len() > PERIODS_MAX {
+            self.listed.remove(0);
         }
     }
 
     /// Forgets the periods that end at or before this time, except the newest one.
     pub(super) fn forget(&mut self, oldest_ms: u64) {
-        while self.0.get(1).is_some_and(|second| second.stretch.begin_ms <= oldest_ms) {
-            self.0.remove(0);
+        while self.listed.get(1).is_some_and(|second| second.stretch.begin_ms <= oldest_ms) {
+            self.listed.remove(0);
         }
     }
 
     /// Returns a rendition with only the segments of periods that list it.
     pub(super) fn listed(&self, outline: &Outline) -> Outline {
         outline.only(|middle_ms| {
-            let of =
-                self.0.iter().rfind(|period| period.stretch.begin_ms <= middle_ms).or_else(|| self.0.first());
+            let of = self
+                .listed
+                .iter()
+                .rfind(|period| period.stretch.begin_ms <= middle_ms)
+                .or_else(|| self.listed.first());
             of.is_some_and(|period| period.members.contains(&outline.id))
         })
     }
@@ -83,7 +95,7 @@ impl Periods {
     /// True while only some renditions of the newest period have a segment in it, and none has two. A player that
     /// reads the manifest now would never see the renditions without one.
     pub(super) fn is_incomplete(&self, renditions: &[Outline]) -> bool {
-        let Some(last) = self.0.last() else { return false };
+        let Some(last) = self.listed.last() else { return false };
         let count = |outline: &Outline| {
             outline.spanned().filter(|one| one.middle_ms() >= last.stretch.begin_ms).count()
         };
