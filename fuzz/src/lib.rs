@@ -24,6 +24,7 @@ mod picture_target;
 mod pull;
 mod relay_target;
 mod rest;
+mod room_target;
 mod rtmp_targets;
 mod rtp_targets;
 mod rtsp_targets;
@@ -80,6 +81,7 @@ pub use payload_targets::depack;
 pub use picture_target::picture_message;
 pub use relay_target::relay;
 pub use rest::json_rest;
+pub use room_target::room;
 pub use rtmp_targets::{rtmp_chunk, rtmp_client, rtmp_handshake};
 pub use rtp_targets::srtp_rtp_rtcp;
 pub use rtsp_targets::{rtsp_client, rtsp_message, rtsp_server};
@@ -133,6 +135,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("properties", properties),
     ("range_header", range_header),
     ("relay", relay),
+    ("room", room),
     ("rtmp_chunk", rtmp_chunk),
     ("rtmp_client", rtmp_client),
     ("rtmp_handshake", rtmp_handshake),

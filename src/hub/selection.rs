@@ -3,6 +3,7 @@
 //! A [`Selection`] is a rule: it stays valid while tracks are added, removed and changed. [`Chosen`] is the result of
 //! the rule for the current tracks. Subscribers with the same format and equal selections share a package.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
@@ -34,8 +35,14 @@ pub enum Pick {
     /// derived ones.
     #[default]
     Default,
-    /// Every published track that the format can carry. A derived track if it fits better than all published ones.
+    /// Every published track that the format can carry. A derived track if it fits better than all published ones. If
+    /// the stream has members, this holds for the tracks of each member.
     All,
+    /// The default track of each member, or that of the stream if it has no members.
+    Each,
+    /// Like [`Pick::All`], but only of the first member that has such a track. For formats that take several tracks for
+    /// renditions of one content.
+    First,
     /// No track.
     None,
     /// Only the track with this id, if it exists and the format can carry it.
@@ -44,9 +51,32 @@ pub enum Pick {
 
 impl Pick {
     fn choose(self, kind: TrackKind, tracks: &Tracks, fit: &dyn Fn(&Track) -> Fit) -> TrackSet {
+        if !matches!(self, Self::All | Self::Each | Self::First) {
+            return self.choose_among(&|_| true, kind, tracks, fit);
+        }
+        let numbers = tracks.iter().map(Track::member_number);
+        let members: BTreeSet<Option<u8>> = numbers.collect();
+        let mut chosen = members
+            .into_iter()
+            .map(|member| self.choose_among(&|track| track.member_number() == member, kind, tracks, fit))
+            .filter(|chosen| !chosen.is_empty());
+        if self == Self::First {
+            return chosen.next().unwrap_or_default();
+        }
+        chosen.fold(TrackSet::EMPTY, TrackSet::or)
+    }
+
+    /// Chooses among the tracks that `is_candidate` accepts.
+    fn choose_among(
+        self,
+        is_candidate: &dyn Fn(&Track) -> bool,
+        kind: TrackKind,
+        tracks: &Tracks,
+        fit: &dyn Fn(&Track) -> Fit,
+    ) -> TrackSet {
         let of_kind = || {
             let of_kind = tracks.iter().filter(move |track| track.kind() == kind && !track.is_stand_in());
-            of_kind.filter(|track| fit(track) != Fit::No)
+            of_kind.filter(|track| is_candidate(track) && fit(track) != Fit::No)
         };
         let best = of_kind().map(fit).max().unwrap_or(Fit::No);
         let first = || {
@@ -54,11 +84,13 @@ impl Pick {
             Tracks::preferred(fitting).map(|track| track.id).into_iter().collect()
         };
         match self {
-            Self::Default => first(),
-            Self::All if of_kind().any(|track| !track.id.is_derived() && fit(track) == best) => {
+            Self::Default | Self::Each => first(),
+            Self::All | Self::First
+                if of_kind().any(|track| !track.id.is_derived() && fit(track) == best) =>
+            {
                 of_kind().map(|track| track.id).filter(|id| !id.is_derived()).collect()
             }
-            Self::All => first(),
+            Self::All | Self::First => first(),
             Self::None => TrackSet::EMPTY,
             Self::Only(id) => of_kind().map(|track| track.id).filter(|carried| *carried == id).collect(),
         }
@@ -82,6 +114,8 @@ impl Selection {
     /// The default track of each kind.
     pub const DEFAULT: Self =
         Self { video: Pick::Default, audio: Pick::Default, data: Pick::Default, silence: false };
+    /// The default track of each kind of each member.
+    pub const EACH: Self = Self { video: Pick::Each, audio: Pick::Each, data: Pick::Default, silence: false };
     /// Selects every published track.
     pub const ALL: Self = Self { video: Pick::All, audio: Pick::All, data: Pick::All, silence: false };
 
@@ -208,8 +242,8 @@ impl Chosen {
 /// possible.
 fn data_tracks(pick: Pick) -> TrackSet {
     match pick {
-        Pick::Default => TrackSet::of(TrackId::DATA),
-        Pick::All => (0..).map_while(|n| TrackId::nth(TrackKind::Data, n)).collect(),
+        Pick::Default | Pick::Each => TrackSet::of(TrackId::DATA),
+        Pick::All | Pick::First => (0..).map_while(|n| TrackId::nth(TrackKind::Data, n)).collect(),
         Pick::None => TrackSet::EMPTY,
         Pick::Only(id) => TrackSet::of(id),
     }
@@ -261,6 +295,34 @@ mod tests {
         let carries = |track: &Track| Fit::of(track.kind() == TrackKind::Video || track.id.is_derived());
         assert_eq!(ids(Selection::DEFAULT, &tracks, &carries), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::ALL, &tracks, &carries), [v0, v1, TrackId::DERIVED]);
+    }
+
+    #[test]
+    fn each_member_of_a_stream_has_a_default_track_of_each_kind() {
+        let of = |number, track: Track| {
+            let member = Some(media::Member { number, name: number.to_string().into() });
+            Track { member, ..track }
+        };
+        let from = TrackId::nth(TrackKind::Audio, 1).unwrap();
+        let other = Track { origin: Origin::Derived { from }, ..derived() };
+        let list = [of(0, video(0)), of(0, audio(0)), of(1, video(1)), of(1, audio(1)), of(1, other)];
+        let tracks = Arc::new(Tracks::new(1, list));
+        let id = |kind, n| TrackId::nth(kind, n).unwrap();
+        let (v0, v1) = (id(TrackKind::Video, 0), id(TrackKind::Video, 1));
+        let (a0, a1) = (id(TrackKind::Audio, 0), id(TrackKind::Audio, 1));
+        let all = |_: &Track| Fit::Well;
+        assert_eq!(ids(Selection::EACH, &tracks, &all), [v0, v1, a0, a1]);
+        assert_eq!(ids(Selection::DEFAULT, &tracks, &all), [v0, a0]);
+        // A track of one member that the format cannot carry is replaced; the other member keeps its own.
+        let fit = |track: &Track| Fit::of(track.id != a1);
+        for selection in [Selection::EACH, Selection::ALL] {
+            assert_eq!(ids(selection, &tracks, &fit), [v0, v1, a0, TrackId::DERIVED]);
+        }
+        let first = Selection { video: Pick::First, ..Selection::ALL };
+        assert_eq!(ids(first, &tracks, &all), [v0, a0, a1]);
+        let alone = Arc::new(Tracks::new(1, [video(0), video(1), audio(0)]));
+        assert_eq!(ids(Selection::EACH, &alone, &all), [v0, a0]);
+        assert_eq!(ids(first, &alone, &all), [v0, v1, a0]);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //! stream after it ends.
 
 use std::path::Path;
+use std::process::Command;
 
 use media::codec::Codec;
 use rtmp::{MediaKind, MediaMessage};
 
 use crate::publish_play::{assert_track_equal, is_broadcasting};
 use crate::support::{
-    Packet, Program, RtcClient, RtmpPeer, Server, coded_file, frame_md5, media_file, secs, source_packets,
-    unit_md5, wait_for,
+    Packet, Program, RtcClient, RtmpPeer, Server, coded_file, ffmpeg9, frame_md5, frame_md5_by, media_file,
+    run, secs, source_packets, unit_md5, wait_for,
 };
 
 const BASELINE: [&str; 6] = ["-c:v", "libx264", "-profile:v", "baseline", "-c:a", "aac"];
@@ -22,12 +23,17 @@ fn publish(server: &Server, id: &str, file: &Path) -> Program {
 
 /// Checks that most pictures that were played are pictures of the file.
 fn assert_pictures_of(file: &[Packet], played: &[Packet], what: &str) {
-    let of = |packets: &[Packet]| {
-        packets.iter().filter(|packet| packet.0 == 0).map(|one| one.4.clone()).collect::<Vec<_>>()
+    assert_units_of((0, file), (0, played), what);
+}
+
+/// Checks that the units of a track are units of a track of the file.
+fn assert_units_of((track, file): (u32, &[Packet]), (played_as, played): (u32, &[Packet]), what: &str) {
+    let of = |packets: &[Packet], track: u32| {
+        packets.iter().filter(|packet| packet.0 == track).map(|one| one.4.clone()).collect::<Vec<_>>()
     };
-    let (source, played) = (of(file), of(played));
+    let (source, played) = (of(file, track), of(played, played_as));
     let known = played.iter().filter(|hash| source.contains(hash)).count();
-    assert!(known > 40 && known == played.len(), "{what}: {known} of {} pictures", played.len());
+    assert!(known > 40 && known == played.len(), "{what}: {known} of {} units", played.len());
 }
 
 #[test]
@@ -93,4 +99,65 @@ fn a_viewer_stays_when_who_it_sees_leaves_the_room() {
     assert_eq!(videos[cut + 1].payload[..2], [0x17, 1], "the second begins at a key frame");
     assert!(pictures.is_sorted_by(|one, next| one.timestamp < next.timestamp), "on one clock");
     assert_eq!(server.api().broadcast("live", "room").unwrap()["status"], "broadcasting");
+}
+
+/// Returns the names of the programs that a player is shown, by number.
+fn program_names(url: &str) -> Vec<String> {
+    let mut probe = Command::new("ffprobe");
+    probe.args([
+        "-v",
+        "error",
+        "-probesize",
+        "500000",
+        "-show_entries",
+        "program=program_id:program_tags=service_name",
+    ]);
+    let (status, out, err) = run(probe.args(["-of", "csv=p=0", url]));
+    assert!(status.success(), "{err}");
+    out.lines()
+        .map(|line| line.trim_end_matches(','))
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn all_participants_are_tracks_where_the_format_has_several() {
+    let server = Server::start(&["server.workers=2", "app.rooms.view=all", "app.publisherGraceMs=0"]);
+    let files = [media_file(false, 30), coded_file("room-ben", &BASELINE)];
+    let _ann = publish(&server, "ann", &files[0]);
+    let ben = publish(&server, "ben", &files[1]);
+    let srt = format!("srt://{}?streamid=#!::r=live/room,m=request", server.srt.unwrap());
+    let rtmp = server.rtmp_url("live/room?tracks=all");
+    let http = format!("http://{}/live/room.flv", server.http);
+    // The view of all participants begins with its first viewer, who stays.
+    let _watcher = RtmpPeer::play(server.rtmp, "live", "room").unwrap();
+    wait_for("both participants", secs(20), || program_names(&srt).len() == 2);
+    assert_eq!(program_names(&srt), ["1,ann", "2,ben"]);
+    let paths = files.each_ref().map(|file| file.to_str().unwrap());
+    let (slices, packets) = (paths.map(|path| unit_md5(path, None)), paths.map(|path| frame_md5(path, None)));
+    std::thread::scope(|scope| {
+        let units = [srt.clone(), server.rtsp_url("live/room")]
+            .map(|url| scope.spawn(move || unit_md5(&url, Some(5))));
+        let several = [rtmp, format!("{http}?tracks=all")]
+            .map(|url| scope.spawn(move || frame_md5_by(&ffmpeg9(), &[], &url, Some(5))));
+        let one = scope.spawn(|| frame_md5(&http, Some(3)));
+        for (source, viewers) in [(&slices, units), (&packets, several)] {
+            for viewer in viewers {
+                let played = viewer.join().unwrap();
+                // The videos come first: that of Ann, that of Ben, then the audio of both.
+                for (member, source) in (0..).zip(source) {
+                    assert_units_of((0, source), (member, &played), "video");
+                    assert_units_of((1, source), (member + 2, &played), "audio");
+                }
+            }
+        }
+        let one = one.join().unwrap();
+        assert_track_equal((0, &packets[0]), (0, &one));
+        assert!(one.iter().all(|packet| packet.0 < 2), "players that ask for nothing get one participant");
+    });
+    drop(ben);
+    wait_for("one participant", secs(20), || program_names(&srt) == ["1,ann"]);
+    let _cat = publish(&server, "cat", &files[1]);
+    wait_for("the next participant", secs(20), || program_names(&srt) == ["1,ann", "2,cat"]);
 }

@@ -31,5 +31,5 @@ use time::nearest;
 pub use time::{Timescale, Unwrap};
 #[cfg(feature = "std")]
 pub use timeline::{ClockFault, ClockNews, FaultCounts, FaultNews, Position, Timeline};
-pub use track::{Origin, Rendition, TRACKS_MAX, Track, TrackId, TrackKind, TrackSet, Tracks};
+pub use track::{Member, Origin, Rendition, TRACKS_MAX, Track, TrackId, TrackKind, TrackSet, Tracks};
 pub use unit::AccessUnit;

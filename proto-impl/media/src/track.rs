@@ -222,6 +222,15 @@ impl Rendition {
     }
 }
 
+/// A member of a stream that several sources share, such as a participant of a room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Number of the member, below [`TRACKS_MAX`]. Tracks with the same number belong together.
+    pub number: u8,
+    /// Human-readable name.
+    pub name: Arc<str>,
+}
+
 /// An elementary stream with its codec configuration and timescale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
@@ -246,6 +255,8 @@ pub struct Track {
     pub rendition: Option<Rendition>,
     /// Origin of the track.
     pub origin: Origin,
+    /// The member of the stream to which the track belongs; `None` if the stream has no members.
+    pub member: Option<Member>,
 }
 
 impl Track {
@@ -263,7 +274,21 @@ impl Track {
             captions: Services::NONE,
             rendition: None,
             origin: Origin::Published,
+            member: None,
         }
+    }
+
+    /// Number of the member to which the track belongs.
+    #[must_use]
+    pub fn member_number(&self) -> Option<u8> {
+        self.member.as_ref().map(|member| member.number)
+    }
+
+    /// Number of the track among those of its kind, for formats that number their tracks: that of its member, else the
+    /// index of its id.
+    #[must_use]
+    pub fn number(&self) -> u8 {
+        self.member_number().unwrap_or_else(|| self.id.index())
     }
 
     /// True if this server made the track because the publisher sends none of its kind.

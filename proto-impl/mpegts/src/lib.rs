@@ -23,8 +23,8 @@ pub use media;
 pub use demux::{Demuxer, Event, PES_BYTES_MAX, Pes, STREAMS_MAX, Stats};
 pub use error::Error;
 pub use mux::{
-    AUDIO_PID, Kind, LATE_MAX, METADATA_PID, Muxer, PCR_LEAD, PMT_PID, PROGRAM_STREAMS_MAX, Packing,
-    SPLICE_PID, StreamNumber, Unit, VIDEO_PID,
+    AUDIO_PID, Kind, LATE_MAX, METADATA_PID, Muxer, PCR_LEAD, PMT_PID, PROGRAM_STREAMS_MAX, Packing, SDT_PID,
+    SERVICES_MAX, SPLICE_PID, StreamNumber, Unit, VIDEO_PID,
 };
 pub use packet::{PACKET_BYTES, Packet, Pcr, Pid};
 pub use pes::PesHeader;

@@ -15,7 +15,8 @@ use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, id3, 
 use smallvec::SmallVec;
 
 use crate::{
-    CLOCK_MASK, Kind, Muxer, PROGRAM_STREAMS_MAX, Packing, StreamKind, StreamNumber, TICKS_PER_SECOND, Unit,
+    CLOCK_MASK, Kind, Muxer, PROGRAM_STREAMS_MAX, Packing, SERVICES_MAX, StreamKind, StreamNumber,
+    TICKS_PER_SECOND, Unit,
 };
 
 /// Timescale of PTS and DTS.
@@ -39,6 +40,8 @@ pub struct Program {
     has_metadata: bool,
     /// True if a stream of splice information is announced in addition to the tracks.
     has_splices: bool,
+    /// True if each member of the stream is a program.
+    has_members: bool,
     /// Streams of the tracks, with their kinds.
     streams: Vec<(StreamNumber, StreamKind)>,
 }
@@ -52,6 +55,7 @@ impl Program {
             firsts: [None, None],
             has_metadata: false,
             has_splices: false,
+            has_members: false,
             streams: Vec::new(),
         }
     }
@@ -66,8 +70,12 @@ impl Program {
 
     /// Sets the tracks. The first track of each kind becomes the first stream of that kind. Tracks that
     /// cannot be carried are left out.
+    ///
+    /// If tracks have members, each member is a program with the member's name, so that players show its audio with its
+    /// video ([`Muxer::set_services`]).
     pub fn set_tracks<'a>(&mut self, tracks: impl IntoIterator<Item = &'a Track>) {
         self.firsts = [None, None];
+        let mut services = Vec::new();
         let mut streams: Vec<(StreamNumber, StreamKind)> = Vec::new();
         let mut languages = Vec::new();
         for track in tracks {
@@ -75,6 +83,9 @@ impl Program {
             let first = if track.kind() == TrackKind::Video { video } else { audio };
             first.get_or_insert(track.id);
             let number = stream_number(track, self.firsts);
+            if carries(track) {
+                services.extend(track.member.as_ref().map(|member| (member.number, &*member.name)));
+            }
             streams.extend(stream_kind(track).map(|kind| (number, kind)));
             let code = track.language.as_deref().and_then(language::three_letters);
             languages.extend(code.map(|code| (number, code)));
@@ -82,6 +93,8 @@ impl Program {
         let texts =
             languages.iter().filter_map(|(number, code)| Some((*number, core::str::from_utf8(code).ok()?)));
         self.muxer.set_languages(texts);
+        self.has_members = !services.is_empty();
+        self.muxer.set_services(services);
         self.streams = streams;
         self.announce();
     }
@@ -90,14 +103,15 @@ impl Program {
     /// a stream only if there is room for it after all tracks, so that it never displaces a track.
     fn announce(&mut self) {
         let media = self.streams.len().saturating_add(usize::from(self.has_metadata));
-        let has_splices = self.has_splices && media < PROGRAM_STREAMS_MAX;
+        let streams_max = if self.has_members { 2 * SERVICES_MAX } else { PROGRAM_STREAMS_MAX };
+        let has_splices = self.has_splices && media < streams_max;
         let others = [
             (self.has_metadata, Kind::Metadata, StreamKind::Id3),
             (has_splices, Kind::Splice, StreamKind::Splice),
         ];
         let others = others.into_iter().filter(|(is_there, ..)| *is_there && !self.streams.is_empty());
         let others: Vec<_> = others.map(|(_, kind, stream)| (StreamNumber::first(kind), stream)).collect();
-        let tracks = self.streams.iter().copied().take(PROGRAM_STREAMS_MAX.saturating_sub(others.len()));
+        let tracks = self.streams.iter().copied().take(streams_max.saturating_sub(others.len()));
         self.muxer.set_program(tracks.chain(others));
     }
 
@@ -210,7 +224,11 @@ fn ticks(scale: Timescale, time: i64) -> u64 {
 fn stream_number(track: &Track, [video, audio]: [Option<TrackId>; 2]) -> StreamNumber {
     let (kind, first) =
         if track.kind() == TrackKind::Video { (Kind::Video, video) } else { (Kind::Audio, audio) };
-    let number = if first == Some(track.id) { 0 } else { track.id.index() };
+    let number = match track.member_number() {
+        Some(number) => number,
+        None if first == Some(track.id) => 0,
+        None => track.id.index(),
+    };
     StreamNumber { kind, number }
 }
 
@@ -280,6 +298,12 @@ mod tests {
     use super::*;
     use crate::{AUDIO_PID, Demuxer, Event};
 
+    /// A configuration record with one SPS and one PPS.
+    const AVC: &[u8] = &[
+        1, 0x42, 0xc0, 0x1e, 0xff, 0xe1, 0, 8, 0x67, 0x42, 0xc0, 0x1e, 0xd9, 0, 0xa0, 0x47, 1, 0, 4, 0x68,
+        0xce, 0x3c, 0x80,
+    ];
+
     fn track(id: TrackId) -> Track {
         let aac = media::codec::aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap();
         Track::new(id, CodecConfig::Aac(aac), Timescale::new(48_000))
@@ -324,6 +348,66 @@ mod tests {
         let other = Track::new(TrackId::VIDEO, vp8, TICKS);
         assert!(!carries(&other) && carries(&tracks[0]));
         assert_eq!(program.write(&AccessUnit { track: other.id, ..unit(0) }, &other), None);
+    }
+
+    #[test]
+    fn each_member_of_a_stream_is_a_program_with_its_name() {
+        let of = |kind, number: u8, name: &str| {
+            let id = TrackId::nth(kind, number).unwrap();
+            let member = Some(media::Member { number, name: name.into() });
+            let config = match kind {
+                TrackKind::Video => CodecConfig::H264(h264::Config::read(Bytes::from_static(AVC)).unwrap()),
+                TrackKind::Audio | TrackKind::Data => track(id).config,
+            };
+            Track { member, ..Track::new(id, config, Timescale::new(48_000)) }
+        };
+        let names = ["ann", "ben", "cat", "dan", "eve", "fay", "gil", "hal"];
+        let all: Vec<Track> = (0..)
+            .zip(names)
+            .flat_map(|(n, name)| [TrackKind::Video, TrackKind::Audio].map(|kind| of(kind, n, name)))
+            .collect();
+        let mut program = Program::with_packing(Packing::NONE);
+        program.set_tracks(&all);
+        let mut bytes = program.tables().to_vec();
+        let joining = bytes.len();
+        for track in &all {
+            let payload = Bytes::from_static(&[0, 0, 0, 1, 0x65]);
+            let unit = AccessUnit { track: track.id, payload, key_frame: true, ..frame(0) };
+            bytes.extend(program.write(&unit, track).unwrap());
+        }
+        // Ann leaves. The others keep their numbers and PIDs.
+        program.set_tracks(&all[2..4]);
+        let unit = AccessUnit { track: all[3].id, ..frame(48_000) };
+        let last = program.write(&unit, &all[3]).unwrap();
+        let sections = |bytes: &[u8], pid: u16| {
+            let packets = bytes.chunks(188).filter(|packet| {
+                u16::from_be_bytes([packet[1] & 0x1f, packet[2]]) == pid && packet[1] & 0x40 != 0
+            });
+            packets.map(|packet| packet[5..].to_vec()).collect::<Vec<_>>()
+        };
+        // A program of each member: its map's PID, and its streams in it, with the shared clock.
+        let pat = &sections(&bytes, 0)[0];
+        assert_eq!(pat[8..12], [0, 1, 0xf0, 0]);
+        assert_eq!(pat[36..40], [0, 8, 0xf0, 7]);
+        let map = &sections(&bytes, 0x1001)[0];
+        assert_eq!(map[3..5], [0, 2]);
+        assert_eq!(map[8..10], [0xe1, 0], "the clock is in the first video");
+        assert_eq!((map[12], map[13..15].to_vec()), (0x1b, vec![0xe1, 0x11]));
+        assert_eq!((map[17], map[18..20].to_vec()), (0x0f, vec![0xe1, 0x31]));
+        let names = |bytes: &[u8]| String::from_utf8_lossy(&sections(bytes, 0x11)[0]).into_owned();
+        assert!(["ann", "ben", "hal"].iter().all(|name| names(&bytes).contains(name)), "{}", names(&bytes));
+        assert!(!names(&last).contains("ann") && names(&last).contains("ben"));
+        assert_eq!(sections(&last, 0)[0][8..12], [0, 2, 0xf0, 1]);
+        assert_eq!(sections(&last, 0x1001)[0][12..15], [0x1b, 0xe1, 0x11]);
+        // The continuity counters of each PID have no gap.
+        let mut counters = std::collections::BTreeMap::new();
+        let written = bytes[joining..].chunks(188).chain(last.chunks(188));
+        for packet in written.filter(|packet| packet[3] & 0x10 != 0) {
+            let (pid, counter) = ([packet[1] & 0x1f, packet[2]], packet[3] & 0xf);
+            if let Some(before) = counters.insert(pid, counter) {
+                assert_eq!(counter, (before + 1) & 0xf, "{pid:?}");
+            }
+        }
     }
 
     #[test]

@@ -14,6 +14,17 @@ pub(crate) const TABLE_PAT: u8 = 0;
 /// table_id of the program map section.
 pub(crate) const TABLE_PMT: u8 = 2;
 
+/// table_id of the service description section of this transport stream (ETSI EN 300 468 §5.1.3).
+const TABLE_SDT: u8 = 0x42;
+/// service_descriptor (ETSI EN 300 468 §6.2.33).
+const TAG_SERVICE: u8 = 0x48;
+/// service_type of digital television.
+const SERVICE_TELEVISION: u8 = 0x01;
+/// First byte of a text in UTF-8 (ETSI EN 300 468 annex A.2).
+const TEXT_UTF8: u8 = 0x15;
+/// Maximum number of bytes of a service's name. The names of all programs then fit one section.
+const SERVICE_NAME_BYTES_MAX: usize = 64;
+
 /// registration_descriptor (§2.6.8).
 const TAG_REGISTRATION: u8 = 0x05;
 /// ISO_639_language_descriptor (§2.6.18).
@@ -241,7 +252,7 @@ pub struct Stream {
     pub kind: StreamKind,
 }
 
-/// A program association section. Only its first program is used.
+/// A program association section. Readers use only its first program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pat {
     /// transport_stream_id.
@@ -266,14 +277,40 @@ impl Pat {
         Ok(None)
     }
 
-    /// Writes the section.
-    pub(crate) fn write(&self, version: u8, out: &mut BytesMut) {
-        let mut body = BytesMut::with_capacity(4);
-        body.put_u16(self.program);
-        body.put_u16(0xe000 | self.pmt_pid.get());
-        let id = self.transport_stream;
+    /// Writes the section of these programs of one transport stream.
+    pub(crate) fn write(programs: &[Self], version: u8, out: &mut BytesMut) {
+        let mut body = BytesMut::with_capacity(programs.len() * 4);
+        for one in programs {
+            body.put_u16(one.program);
+            body.put_u16(0xe000 | one.pmt_pid.get());
+        }
+        let id = programs.first().map_or(0, |one| one.transport_stream);
         Section { table_id: TABLE_PAT, id, version, current: true, number: 0, body: &body }.write(out);
     }
+}
+
+/// Writes a service description section of this transport stream (ETSI EN 300 468 §5.2.3): the name of each program.
+/// Names of more than [`SERVICE_NAME_BYTES_MAX`] bytes are cut.
+pub(crate) fn write_services(transport_stream: u16, names: &[(u16, &str)], version: u8, out: &mut BytesMut) {
+    let mut body = BytesMut::new();
+    // original_network_id, which is that of the transport stream here; reserved bits.
+    body.put_u16(transport_stream);
+    body.put_u8(0xff);
+    for (program, name) in names {
+        let name = name.get(..name.floor_char_boundary(SERVICE_NAME_BYTES_MAX)).unwrap_or_default();
+        // The text is in Latin letters, unless its first byte selects UTF-8 (annex A.2).
+        let coding: &[u8] = if name.is_ascii() { &[] } else { &[TEXT_UTF8] };
+        let name_bytes = u8::try_from(coding.len() + name.len()).unwrap_or(0);
+        body.put_u16(*program);
+        // No schedule of events; running, not scrambled.
+        body.put_u8(0xfc);
+        body.put_u16(0x8000 | (u16::from(name_bytes) + 5));
+        body.put_slice(&[TAG_SERVICE, name_bytes + 3, SERVICE_TELEVISION, 0, name_bytes]);
+        body.put_slice(coding);
+        body.put_slice(name.as_bytes());
+    }
+    let id = transport_stream;
+    Section { table_id: TABLE_SDT, id, version, current: true, number: 0, body: &body }.write(out);
 }
 
 /// A language by its three letters in lower case (ISO 639-2).

@@ -105,8 +105,8 @@ fn offer_silence(tracks: &Tracks, from: &Track, settings: &AppSettings) -> Optio
 /// Makes the offer of a transcoded track: 48 kHz, stereo.
 fn offer(from: &Track, target: Target) -> Option<Track> {
     let config = target.config().ok()?;
-    let language = from.language.clone();
-    Some(Track { language, ..Track::new(from.id, config, Timescale::new(SAMPLE_RATE)) })
+    let (language, member) = (from.language.clone(), from.member.clone());
+    Some(Track { language, member, ..Track::new(from.id, config, Timescale::new(SAMPLE_RATE)) })
 }
 
 fn begin_opus(_: Now, from: &Track, settings: &AppSettings, _: Seed) -> Box<dyn Session> {

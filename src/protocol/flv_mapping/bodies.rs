@@ -4,6 +4,7 @@
 //! the enhanced form.
 
 use bytes::Bytes;
+use flv::amf0::Value;
 use flv::data::Data;
 use flv::file::TagKind;
 use flv::tag::{AudioPacket, FrameType, VideoPacket};
@@ -76,7 +77,7 @@ enum Form {
 
 impl Form {
     fn of(track: &Track, chosen: &Chosen) -> Self {
-        if chosen.is_first(track) { Self::Plain } else { Self::Numbered(track.id.index()) }
+        if chosen.is_first(track) { Self::Plain } else { Self::Numbered(track.number()) }
     }
 }
 
@@ -118,6 +119,29 @@ pub(in crate::protocol) fn without_left_out(chosen: &Chosen, body: &Bytes) -> Op
         !(video && VIDEO_MEMBERS.contains(&name) || audio && AUDIO_MEMBERS.contains(&name))
     });
     Some(Data::metadata(members).write())
+}
+
+/// Returns onMetaData for a subscriber: that of the publisher without the tracks that are left out, or the names of the
+/// stream's members (Enhanced RTMP v2, "Enhanced onMetaData"). `None` if there is none.
+pub(in crate::protocol) fn metadata(chosen: &Chosen) -> Option<Bytes> {
+    if let Some(metadata) = &chosen.all().metadata {
+        return Some(without_left_out(chosen, metadata).unwrap_or_else(|| metadata.clone()));
+    }
+    let maps = [(TrackKind::Video, "videoTrackIdInfoMap"), (TrackKind::Audio, "audioTrackIdInfoMap")];
+    let maps = maps.map(|(kind, name)| {
+        let named = chosen.of_kind(kind).filter_map(|track| {
+            let number = match Form::of(track, chosen) {
+                Form::Plain => 0,
+                Form::Numbered(number) => number,
+            };
+            let title = Value::string(&*track.member.as_ref()?.name);
+            Some((number.to_string(), Value::Object(vec![("title".to_owned(), title)])))
+        });
+        (name.to_owned(), Value::Object(named.collect()))
+    });
+    let has_names = |map: &Value| map.pairs().is_some_and(|pairs| !pairs.is_empty());
+    let maps: Vec<_> = maps.into_iter().filter(|(_, map)| has_names(map)).collect();
+    (!maps.is_empty()).then(|| Data::metadata(maps).write())
 }
 
 /// Returns the parameter sets of a track; `None` if its codec has none.

@@ -7,7 +7,7 @@ mod bodies;
 mod depackager;
 mod script;
 
-pub(super) use bodies::{Body, config, extra, needed_four_cc, unit, without_left_out};
+pub(super) use bodies::{Body, config, extra, metadata, needed_four_cc, unit, without_left_out};
 pub(crate) use depackager::{Depackager, Outcome};
 pub(super) use depackager::{OtherTrack, OtherTracks};
 pub(super) use script::script_data;

@@ -677,9 +677,10 @@ impl Cmaf {
 
 impl Presenter for Cmaf {
     fn format(&self) -> Format {
-        let pick = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
+        let pick = if self.layout == Layout::Apart { Pick::First } else { Pick::Default };
+        let audio = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
         let data = self.settings.metadata.pick();
-        format(&self.settings).select(Selection { video: pick, audio: pick, data, ..Selection::DEFAULT })
+        format(&self.settings).select(Selection { video: pick, audio, data, ..Selection::DEFAULT })
     }
 
     fn publishing(&self) -> &Publishing {

@@ -227,11 +227,9 @@ impl Package for FlvPackage {
 
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
         let mut tag = Tag::default();
-        if let Some(metadata) = &chosen.all().metadata {
+        if let Some(payload) = flv_mapping::metadata(chosen) {
             // The timestamp is always zero: ffmpeg takes onMetaData with another timestamp for a subtitle track.
-            let told = flv_mapping::without_left_out(chosen, metadata);
-            let payload = told.as_ref().unwrap_or(metadata);
-            let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload };
+            let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload: &payload };
             self.tag(&mut tag, &body, None);
         }
         for track in chosen.iter() {

@@ -2,14 +2,17 @@
 //!
 //! ```text
 //! streams of the room ── units ──> RoomView: who is shown (cast), on one clock (output) ── units ──> stream of the room's name
+//!                                  or everybody, each with tracks of its own (gallery)
 //! ```
 //!
 //! Control begins a view when a viewer requests a room without media of its own, just as it fetches a copy of another
 //! node's stream, and ends the view when nobody watches. The session watches the room ([`session`]), subscribes to
-//! the stream to be shown, and publishes its units under the name of the room. Nothing is decoded: another stream is
+//! the streams to be shown, and publishes their units under the name of the room. Nothing is decoded: another stream is
 //! shown from a key frame on. Viewers that list the room's streams themselves never see the view.
 
 mod cast;
+mod gallery;
+mod one;
 mod output;
 mod session;
 mod settings;

@@ -1,24 +1,21 @@
 //! The session that makes the view of a room.
 //!
 //! 1. It watches the room, and is notified of its streams and of speech. With the first stream it asks to publish.
-//! 2. It subscribes to the stream to be shown. To show another stream, it subscribes to that one as well and switches
-//!    at that stream's next key frame, which is requested if the publisher can make one. Until then the former stream
-//!    continues.
-//! 3. If nothing is shown, because a stream has left or there was none, the next stream begins at its newest key
-//!    frame.
-//! 4. The view ends with the room.
+//! 2. Its layout subscribes to the streams to be shown, and turns their units into units of the view: one stream after
+//!    another ([`One`]), or all of them beside one another ([`Gallery`]).
+//! 3. The view ends with the room.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use media::TrackKind;
+use media::TrackId;
 
 use super::FORMAT;
-use super::cast::Cast;
-use super::output::Output;
+use super::gallery::Gallery;
+use super::one::One;
 use super::settings::Shows;
 use crate::hub::{Delivery, Pick, Selection};
-use crate::mail::{Departure, PullState};
+use crate::mail::{Departure, Grant, PullState};
 use crate::protocol::{
     About, Context, Event, Format, OrderEvent, PlayAsk, PublicationEvent, PublicationNews, PublishAsk, Reply,
     Session, SubscriptionEvent, SubscriptionNews, SubtrackNews, Timers, UnitSink,
@@ -27,31 +24,26 @@ use crate::types::{Handle, Ingest, StreamKey};
 
 /// The subscription that watches the room.
 const ROOM: Handle = Handle(0);
-/// Handles of the subscriptions to two streams: the one that is shown, and the next one.
-const STREAMS: [Handle; 2] = [Handle(1), Handle(2)];
-/// Time after which the next stream is shown with audio only, if it has video but no picture arrives.
-const PICTURE_WAIT: Duration = Duration::from_secs(4);
 
 /// The stage of the session.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     New,
     /// The room is watched; nothing was published yet.
     Watching,
     /// Control was asked whether the view may be published.
     Asked,
-    Live(Output),
+    Live,
     Over,
 }
 
-/// A stream that is subscribed to.
+/// The arrangement of a room's streams in the view.
 #[derive(Debug)]
-struct Feed {
-    handle: Handle,
-    key: StreamKey,
-    since: Instant,
-    /// True if the feed may begin with units from before the subscription.
-    takes_old: bool,
+enum Layout {
+    /// The streams one after another.
+    One(Box<One>),
+    /// All streams, each with tracks of its own.
+    All(Box<Gallery>),
 }
 
 /// The view of a room.
@@ -59,35 +51,82 @@ struct Feed {
 pub(super) struct RoomView {
     room: StreamKey,
     stage: Stage,
-    cast: Cast,
-    /// The stream whose units are published.
-    shown: Option<Feed>,
-    /// The stream that is about to replace the shown one.
-    next: Option<Feed>,
+    layout: Layout,
     events: VecDeque<Event>,
 }
 
-impl RoomView {
-    pub(super) const fn new(room: StreamKey) -> Self {
-        Self {
-            room,
-            stage: Stage::New,
-            cast: Cast::new(Shows::Speaker),
-            shown: None,
-            next: None,
-            events: VecDeque::new(),
+impl Layout {
+    fn of(shows: Shows) -> Self {
+        match shows {
+            Shows::Speaker | Shows::First => Self::One(Box::new(One::new(shows))),
+            Shows::All => Self::All(Box::new(Gallery::new())),
         }
+    }
+
+    fn handle_streams(&mut self, now: Instant, news: SubtrackNews<'_>, events: &mut VecDeque<Event>) {
+        match self {
+            Self::One(one) => one.handle_streams(now, news),
+            Self::All(gallery) => gallery.handle_streams(news, events),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::One(one) => one.is_empty(),
+            Self::All(gallery) => gallery.is_empty(),
+        }
+    }
+
+    fn begin(&mut self, grant: &Grant) {
+        match self {
+            Self::One(one) => one.begin(grant),
+            Self::All(gallery) => gallery.begin(grant),
+        }
+    }
+
+    /// Subscribes to the streams to be shown, once the view has begun.
+    fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        match self {
+            Self::One(one) => one.settle(now, events),
+            Self::All(gallery) => gallery.settle(now, events),
+        }
+    }
+
+    fn ask_key_frame(&self, of: TrackId, events: &mut VecDeque<Event>) {
+        let handle = match self {
+            Self::One(one) => one.shown(),
+            Self::All(gallery) => gallery.source_of(of),
+        };
+        events.extend(handle.map(|of| Event::Subscription(of, SubscriptionEvent::KeyFrameNeeded(None))));
+    }
+
+    fn handle_stream(
+        &mut self,
+        now: Instant,
+        of: Handle,
+        news: &SubscriptionNews<'_>,
+        events: &mut VecDeque<Event>,
+    ) {
+        match self {
+            Self::One(one) => one.handle_stream(now, of, news, events),
+            Self::All(gallery) => gallery.handle_stream(now, of, news, events),
+        }
+    }
+}
+
+impl RoomView {
+    pub(super) fn new(room: StreamKey) -> Self {
+        let layout = Layout::of(Shows::Speaker);
+        Self { room, stage: Stage::New, layout, events: VecDeque::new() }
     }
 
     fn begin(&mut self, ctx: &Context<'_>) {
         self.stage = Stage::Watching;
-        self.cast = Cast::new(Shows::of(ctx.apps.get(&self.room.app).map(|app| &**app)));
+        self.layout = Layout::of(Shows::of(ctx.apps.get(&self.room.app).map(|app| &**app)));
         self.events.push_back(Event::Order(OrderEvent::Pull(PullState::Preparing)));
-        let ask = ask(self.room.clone(), true);
+        let ask = ask(self.room.clone(), true, Pick::All);
         self.events.push_back(Event::Subscription(ROOM, SubscriptionEvent::Subscribe(ask)));
     }
-
-    // ---- the room
 
     fn handle_room(&mut self, now: Instant, news: &SubscriptionNews<'_>) {
         match news {
@@ -104,17 +143,11 @@ impl RoomView {
     }
 
     fn handle_streams(&mut self, now: Instant, news: SubtrackNews<'_>) {
-        match news {
-            SubtrackNews::Room(streams) => streams.iter().for_each(|key| self.cast.came(key)),
-            SubtrackNews::Came(key) => self.cast.came(key),
-            SubtrackNews::Left(key) => self.cast.left(key),
-            SubtrackNews::Loudness { key, level } => self.cast.heard(now, key, level),
-            SubtrackNews::Role { .. } => {}
-        }
-        if matches!(self.stage, Stage::Watching) && !self.cast.is_empty() {
+        self.layout.handle_streams(now, news, &mut self.events);
+        if self.stage == Stage::Watching && !self.layout.is_empty() {
             self.publish();
         }
-        self.settle(now);
+        self.layout.settle(now, &mut self.events);
     }
 
     fn publish(&mut self) {
@@ -133,92 +166,16 @@ impl RoomView {
 
     fn handle_publication(&mut self, now: Instant, news: PublicationNews) {
         match news {
-            PublicationNews::Verdict(Ok(grant)) if matches!(self.stage, Stage::Asked) => {
-                self.stage = Stage::Live(Output::new(&grant));
-                self.settle(now);
+            PublicationNews::Verdict(Ok(grant)) if self.stage == Stage::Asked => {
+                self.stage = Stage::Live;
+                self.layout.begin(&grant);
+                self.layout.settle(now, &mut self.events);
             }
             PublicationNews::Verdict(Ok(_)) => {}
             PublicationNews::Verdict(Err(refusal)) => self.end(&format!("refused here: {refusal:?}"), false),
             PublicationNews::Ended(end) => self.end(end.reason(), false),
-            PublicationNews::KeyFrameNeeded(_) => {
-                let shown = self.shown.as_ref().map(|feed| feed.handle);
-                self.events
-                    .extend(shown.map(|of| Event::Subscription(of, SubscriptionEvent::KeyFrameNeeded(None))));
-            }
+            PublicationNews::KeyFrameNeeded(track) => self.layout.ask_key_frame(track, &mut self.events),
             PublicationNews::Wanted(_) | PublicationNews::Audience(_) => {}
-        }
-    }
-
-    // ---- the streams
-
-    /// Subscribes to the stream to be shown.
-    fn settle(&mut self, now: Instant) {
-        if !matches!(self.stage, Stage::Live(_)) {
-            return;
-        }
-        let Some(key) = self.cast.choose(now).cloned() else { return };
-        let is_shown = self.shown.as_ref().is_some_and(|feed| feed.key == key);
-        if self.next.as_ref().is_some_and(|feed| feed.key == key) {
-            return;
-        }
-        if let Some(former) = self.next.take() {
-            self.events.push_back(Event::Subscription(former.handle, SubscriptionEvent::Unsubscribe));
-        }
-        if is_shown {
-            return;
-        }
-        let taken = self.shown.as_ref().map(|feed| feed.handle);
-        let Some(handle) = STREAMS.into_iter().find(|handle| Some(*handle) != taken) else { return };
-        let ask = ask(key.clone(), false);
-        self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Subscribe(ask)));
-        self.next = Some(Feed { handle, key, since: now, takes_old: taken.is_none() });
-    }
-
-    fn handle_stream(&mut self, now: Instant, handle: Handle, news: &SubscriptionNews<'_>) {
-        match news {
-            SubscriptionNews::Verdict(Ok(_)) => {
-                let next = self.next.as_ref().filter(|feed| feed.handle == handle);
-                let wanted = next.map(|feed| match feed.takes_old {
-                    true => SubscriptionEvent::KeyFrameSoon(None),
-                    false => SubscriptionEvent::KeyFrameNeeded(None),
-                });
-                self.events.extend(wanted.map(|event| Event::Subscription(handle, event)));
-            }
-            SubscriptionNews::Verdict(Err(_)) | SubscriptionNews::Ended(_) => {
-                let is_it = |feed: &mut Feed| feed.handle == handle;
-                let gone = self.shown.take_if(is_it).or_else(|| self.next.take_if(is_it));
-                if let Some(feed) = gone {
-                    self.cast.left(&feed.key);
-                    self.settle(now);
-                }
-            }
-            SubscriptionNews::Held
-            | SubscriptionNews::Seasoned
-            | SubscriptionNews::Zero(_)
-            | SubscriptionNews::TracksKnown(_)
-            | SubscriptionNews::KindAdded(_)
-            | SubscriptionNews::Subtracks(_) => {}
-        }
-    }
-
-    /// Shows the next stream if it can begin with this unit.
-    fn take_over(&mut self, now: Instant, handle: Handle, unit: &Delivery<'_>) {
-        let Some(next) = self.next.as_ref().filter(|feed| feed.handle == handle) else { return };
-        let has_video = unit.chosen.of_kind(TrackKind::Video).next().is_some();
-        let waits = has_video && now.saturating_duration_since(next.since) < PICTURE_WAIT;
-        let is_start = match unit.entry.kind {
-            Some(TrackKind::Video) => unit.entry.unit.key_frame,
-            Some(TrackKind::Audio) => !waits,
-            Some(TrackKind::Data) | None => false,
-        };
-        if !is_start || (!next.takes_old && unit.entry.received < next.since) {
-            return;
-        }
-        let former = self.shown.take().map(|feed| feed.handle);
-        self.events.extend(former.map(|of| Event::Subscription(of, SubscriptionEvent::Unsubscribe)));
-        self.shown = self.next.take();
-        if let Stage::Live(output) = &mut self.stage {
-            output.cut(unit.entry);
         }
     }
 
@@ -227,22 +184,22 @@ impl RoomView {
     fn end(&mut self, reason: &str, is_over: bool) {
         let state = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => return,
-            Stage::New | Stage::Watching | Stage::Asked | Stage::Live(_) if is_over => {
+            Stage::New | Stage::Watching | Stage::Asked | Stage::Live if is_over => {
                 PullState::Over(reason.to_owned())
             }
-            Stage::Live(_) => PullState::Lost { reason: reason.to_owned(), ahead: Duration::ZERO },
+            Stage::Live => PullState::Lost { reason: reason.to_owned(), ahead: Duration::ZERO },
             Stage::New | Stage::Watching | Stage::Asked => PullState::Failed(reason.to_owned()),
         };
-        (self.shown, self.next) = (None, None);
+        self.layout = Layout::of(Shows::Speaker);
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(Departure::Lost)));
         self.events.push_back(Event::Order(OrderEvent::Pull(state)));
         self.events.push_back(Event::Closed(reason.to_owned()));
     }
 }
 
-/// Returns the request for the room, or for one of its streams.
-fn ask(key: StreamKey, takes_subtracks: bool) -> PlayAsk {
-    let selection = Selection { data: Pick::All, ..Selection::DEFAULT };
+/// Returns the request for the room, or for one of its streams with these data tracks.
+pub(super) fn ask(key: StreamKey, takes_subtracks: bool, data: Pick) -> PlayAsk {
+    let selection = Selection { data, ..Selection::DEFAULT };
     PlayAsk {
         key,
         format: Format::new(&FORMAT, 0).select(selection),
@@ -258,7 +215,9 @@ impl Session for RoomView {
         let now = ctx.now.mono;
         match reply {
             Reply::Subscription(ROOM, news) => self.handle_room(now, &news),
-            Reply::Subscription(handle, news) => self.handle_stream(now, handle, &news),
+            Reply::Subscription(handle, news) => {
+                self.layout.handle_stream(now, handle, &news, &mut self.events)
+            }
             Reply::Publication(_, news) => self.handle_publication(now, news),
             Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }
@@ -290,12 +249,14 @@ impl Session for RoomView {
 
 impl Timers for RoomView {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        self.settle(ctx.now.mono);
+        self.layout.settle(ctx.now.mono, &mut self.events);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let is_live = matches!(self.stage, Stage::Live(_));
-        self.cast.due().filter(|_| is_live)
+        match &self.layout {
+            Layout::One(one) => one.due(),
+            Layout::All(_) => None,
+        }
     }
 }
 
@@ -305,11 +266,12 @@ impl UnitSink for RoomView {
     }
 
     fn handle_unit(&mut self, ctx: &Context<'_>, subscription: Handle, unit: &Delivery<'_>) {
-        self.take_over(ctx.now.mono, subscription, unit);
-        let Stage::Live(output) = &mut self.stage else { return };
-        if self.shown.as_ref().is_some_and(|feed| feed.handle == subscription)
-            && let Some((unit, tracks)) = output.convert(unit.entry, unit.chosen)
-        {
+        let now = ctx.now.mono;
+        let made = match &mut self.layout {
+            Layout::One(one) => one.handle_unit(now, subscription, unit, &mut self.events),
+            Layout::All(gallery) => gallery.handle_unit(now, subscription, unit.entry, unit.chosen),
+        };
+        if let Some((unit, tracks)) = made {
             let event = PublicationEvent::Unit { unit, tracks };
             self.events.push_back(Event::Publication(Handle::ONLY, event));
         }

@@ -8,7 +8,7 @@ const APP: &[Key] = &[key(
     "rooms.view",
     "speaker",
     "Rooms over other protocols",
-    "Participant of a room that players with one video see: the current speaker (speaker) or the first participant (first)",
+    "Participants of a room that players of other protocols get: the current speaker (speaker), the first participant (first), or up to five, each with tracks of its own (all)",
 )];
 
 /// The settings' [`crate::config::Section`].
@@ -22,6 +22,8 @@ pub(super) enum Shows {
     Speaker,
     /// The stream that began first.
     First,
+    /// All streams, each with tracks of its own.
+    All,
 }
 
 impl Shows {
@@ -29,7 +31,8 @@ impl Shows {
         match values.text("rooms.view").trim().to_ascii_lowercase().as_str() {
             "speaker" => Ok(Self::Speaker),
             "first" => Ok(Self::First),
-            _ => Err(values.bad("rooms.view", "must be speaker or first")),
+            "all" => Ok(Self::All),
+            _ => Err(values.bad("rooms.view", "must be speaker, first or all")),
         }
     }
 
@@ -50,6 +53,7 @@ mod tests {
         };
         assert_eq!(of(&[]), Some(Shows::Speaker));
         assert_eq!(of(&[("rooms.view", "First")]), Some(Shows::First));
-        assert_eq!(of(&[("rooms.view", "all")]), None, "refused");
+        assert_eq!(of(&[("rooms.view", "all")]), Some(Shows::All));
+        assert_eq!(of(&[("rooms.view", "none")]), None, "refused");
     }
 }

@@ -103,10 +103,9 @@ impl Package for RtmpPackage {
     }
 
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
-        if let Some(metadata) = &chosen.all().metadata {
+        if let Some(metadata) = flv_mapping::metadata(chosen) {
             // Always at time zero: ffmpeg takes onMetaData with another timestamp for a subtitle track.
-            let told = flv_mapping::without_left_out(chosen, metadata);
-            self.message(MediaKind::Data, 0, &[], told.as_ref().unwrap_or(metadata));
+            self.message(MediaKind::Data, 0, &[], &metadata);
         }
         for track in chosen.iter() {
             let knows = track.config.codec().four_cc().is_some_and(|four_cc| self.four_ccs.contains(four_cc));

@@ -159,7 +159,7 @@ impl RtspSession {
         self.role = Role::AskedPlay;
         (self.plays, self.is_seasoned) = (Some(key.clone()), false);
         let params = params_of(&request.target);
-        let selection = asked_selection(&params).unwrap_or(Selection::DEFAULT);
+        let selection = asked_selection(&params).unwrap_or(Selection::EACH);
         self.format = Format::new(&package::FORMAT, 0).select(selection);
         let ask = PlayAsk {
             key,

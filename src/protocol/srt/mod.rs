@@ -78,7 +78,7 @@ static FORMAT: FormatKind = FormatKind {
 };
 
 /// The tracks of pushes, including splice information; viewers may request others.
-const SELECTION: Selection = Selection { data: Pick::Only(TrackId::CUES), ..Selection::DEFAULT };
+const SELECTION: Selection = Selection { data: Pick::Only(TrackId::CUES), ..Selection::EACH };
 
 /// SRT's entry in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol = Protocol {

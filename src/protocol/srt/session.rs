@@ -132,7 +132,7 @@ impl SrtSession {
             }
             Mode::Request => {
                 self.role = Role::AskedPlay;
-                let asked = asked_selection(&params).unwrap_or_default();
+                let asked = asked_selection(&params).unwrap_or(super::SELECTION);
                 let selection = Selection { data: super::SELECTION.data, ..asked };
                 let format = Format::new(&super::FORMAT, 0).select(selection);
                 let ask = PlayAsk {

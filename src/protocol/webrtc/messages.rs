@@ -35,11 +35,9 @@ pub(super) enum ToSession {
     Offer(Description),
     /// The client's answer.
     Answer(Description),
-    /// The kinds of tracks that a viewer wants.
-    Want { video: bool, audio: bool },
-    /// The kinds of tracks that a viewer wants of one stream of a main track, by the stream's id or the name of
-    /// one of its tracks; `None` leaves a kind unchanged.
-    WantOf { name: String, video: Option<bool>, audio: Option<bool> },
+    /// The kinds of tracks that a viewer wants of the played stream, or of one stream of a main track, by the stream's
+    /// id or the name of one of its tracks; `None` leaves a kind unchanged.
+    Want { name: String, video: Option<bool>, audio: Option<bool> },
     /// The page asks for notifications by data channel that say which videos of a main track it is sent.
     Assignments,
     /// The range of streams whose video the page wants. The streams of the main track are counted in the order in which

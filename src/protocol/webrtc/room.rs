@@ -26,6 +26,7 @@ use super::codecs::Codecs;
 use super::info::{Bitrates, TrackInfo};
 use super::negotiation;
 use super::viewer::Viewer;
+use crate::auth::access::is_stream_id;
 use crate::types::Handle;
 
 mod assignments;
@@ -58,12 +59,29 @@ pub(super) struct Choice {
     pub(super) without: Vec<String>,
     /// True if nothing is sent of a stream until the viewer asks for it.
     pub(super) is_off: bool,
+    /// The kinds, video and audio, that the viewer wants of streams that are not sent yet.
+    pub(super) wants: BTreeMap<String, (Option<bool>, Option<bool>)>,
 }
 
 impl Choice {
     fn takes(&self, id: &str) -> bool {
         let listed = |list: &[String]| list.iter().any(|one| one == id);
         !listed(&self.without) && (self.only.is_empty() || listed(&self.only))
+    }
+
+    /// Notes the kinds that the viewer wants of a stream that is not sent yet; `None` leaves a kind unchanged.
+    pub(super) fn want(&mut self, id: &str, video: Option<bool>, audio: Option<bool>) {
+        let has_room = self.wants.len() < STREAMS_MAX || self.wants.contains_key(id);
+        if has_room && is_stream_id(id) {
+            let wants = self.wants.entry(id.to_owned()).or_default();
+            *wants = (video.or(wants.0), audio.or(wants.1));
+        }
+    }
+
+    /// Returns the kinds that the viewer wants of a stream that begins, in place of `usual` ones.
+    pub(super) fn take_wants(&mut self, id: &str, usual: (bool, bool)) -> (bool, bool) {
+        let (video, audio) = self.wants.remove(id).unwrap_or_default();
+        (video.unwrap_or(usual.0), audio.unwrap_or(usual.1))
     }
 }
 
@@ -100,6 +118,8 @@ enum Holder {
     Data,
     /// A track of this subscription's stream, in the offered forms.
     Track(Handle, MediaPreference),
+    /// The same, of the stream that was played before there were seats. It is sent until the seats are agreed on.
+    Former(Handle, MediaPreference),
     /// A seat of this kind and number, in the offered forms. [`Seats`] tells which stream has it.
     Seat(TrackKind, usize, MediaPreference),
     /// The place carried a track, and now carries only the transport.
@@ -126,6 +146,8 @@ enum Subscribed {
     No,
     /// Subscribed; the worker has not decided yet whether the viewer may play the stream.
     Asked,
+    /// Subscribed; the worker waits for the stream, for example for a copy of another node's stream.
+    Held,
     Yes,
 }
 
@@ -218,7 +240,7 @@ impl Room {
         let takes_data = self.places.iter().any(|place| matches!(place.holder, Holder::Data));
         // Discards the places of the new room, none of which has been offered to the peer.
         (self.places, self.numbers) = (Vec::new(), offer.numbers);
-        let keeps = handle.filter(|_| !self.seats.are_any());
+        let has_seats = self.seats.are_any();
         let has_data = all > offer.kinds.len();
         let first = sections.iter().map(|section| section.id).min();
         self.transport = first.map_or(offer.kinds.len(), |id| usize::from(id.0));
@@ -228,10 +250,11 @@ impl Room {
                 let formats = section.formats.iter().map(|format| format.local.clone()).collect();
                 MediaPreference { direction: Direction::SendOnly, formats, msid: section.msid.clone() }
             });
-            let holder = match (preference, keeps) {
+            let holder = match (preference, handle) {
+                (Some(preference), Some(handle)) if has_seats => Holder::Former(handle, preference),
                 (Some(preference), Some(handle)) => Holder::Track(handle, preference),
                 (Some(preference), None) if Some(id) == first => Holder::Idle(preference),
-                // The client rejected the section, or seats replace it.
+                // The client rejected the section, or no longer wants the stream.
                 _ => Holder::GivenUp,
             };
             self.places.push(Place { kind, holder });
@@ -240,7 +263,7 @@ impl Room {
             self.places.push(Place { kind: MediaKind::Application, holder: Holder::Data });
         }
         self.offer_seats();
-        if let Some(member) = keeps.and_then(|handle| self.members.get_mut(&handle)) {
+        if let Some(member) = handle.and_then(|handle| self.members.get_mut(&handle)) {
             viewer.resubscribe();
             member.viewer = Some(viewer);
         }
@@ -261,6 +284,7 @@ impl Room {
         let mut handles = (1..=u16::MAX).map(|n| Handle(self.last.0.wrapping_add(n)));
         let handle = handles.find(is_free)?;
         self.last = handle;
+        let wants = self.choice.take_wants(id, wants);
         let member = Member {
             id: Arc::clone(id),
             state: Subscribed::No,
@@ -303,7 +327,7 @@ impl Room {
 
     fn give_up(&mut self, handle: Handle) {
         for (at, place) in self.places.iter_mut().enumerate() {
-            if let Holder::Track(of, preference) = &place.holder
+            if let Holder::Track(of, preference) | Holder::Former(of, preference) = &place.holder
                 && *of == handle
             {
                 // The section stays, because it carries the transport.
@@ -382,6 +406,40 @@ impl Room {
         self.is_stale = true;
     }
 
+    /// Notes that the worker waits for a stream. The other streams are offered without it.
+    pub(super) fn hold(&mut self, handle: Handle) {
+        if let Some(member) = self.members.get_mut(&handle).filter(|member| member.state == Subscribed::Asked)
+        {
+            member.state = Subscribed::Held;
+        }
+    }
+
+    /// Ends the sections in which a stream was sent before there were seats.
+    fn end_former(&mut self) {
+        let former = self.places.iter().find_map(|place| match &place.holder {
+            Holder::Former(handle, _) => Some(*handle),
+            Holder::Track(..)
+            | Holder::Seat(..)
+            | Holder::Transport
+            | Holder::Data
+            | Holder::Idle(_)
+            | Holder::GivenUp
+            | Holder::Withdrawn
+            | Holder::Free => None,
+        });
+        let Some(handle) = former else { return };
+        for (at, place) in self.places.iter_mut().enumerate() {
+            if let Holder::Former(_, preference) = &place.holder {
+                let idle = (at == self.transport).then(|| Holder::Idle(preference.clone()));
+                place.holder = idle.unwrap_or(Holder::GivenUp);
+            }
+        }
+        self.is_stale = true;
+        if let Some(member) = self.members.get_mut(&handle) {
+            member.viewer = None;
+        }
+    }
+
     /// Restarts a stream whose codec has changed: the stream gets new places, or continues in the seats that it has.
     pub(super) fn begin_anew(&mut self, handle: Handle, tracks: &Tracks, codecs: Codecs) {
         self.give_up(handle);
@@ -416,6 +474,7 @@ impl Room {
         for place in self.places.iter_mut().filter(|place| matches!(place.holder, Holder::Withdrawn)) {
             place.holder = Holder::Free;
         }
+        self.end_former();
         let handles: Vec<Handle> = self.members.keys().copied().collect();
         let began = handles.into_iter().filter(|handle| self.settle(now, peer, *handle)).collect();
         self.apply_wants();
@@ -425,7 +484,7 @@ impl Room {
     /// Assigns a stream its current sections. Returns false if nothing changes.
     fn settle(&mut self, now: Instant, peer: &mut Peer, handle: Handle) -> bool {
         let is_own = |place: &Place| match &place.holder {
-            Holder::Track(of, _) => *of == handle,
+            Holder::Track(of, _) | Holder::Former(of, _) => *of == handle,
             Holder::Seat(kind, seat, _) => self.seats.holder(*kind, *seat) == Some(handle),
             Holder::Transport
             | Holder::Data
@@ -476,7 +535,7 @@ impl Room {
     /// Returns the subscription and the track that a section carries.
     pub(super) fn carries(&self, section: SectionId) -> Option<(Handle, TrackId)> {
         let handle = match self.places.get(usize::from(section.0))?.holder {
-            Holder::Track(handle, _) => handle,
+            Holder::Track(handle, _) | Holder::Former(handle, _) => handle,
             Holder::Seat(kind, seat, _) => self.seats.holder(kind, seat)?,
             Holder::Transport
             | Holder::Data
@@ -498,7 +557,11 @@ impl Room {
     /// Sets the kinds of tracks wanted of a stream, by its id or the name of one of its tracks; `None` leaves a kind
     /// unchanged. Returns its subscription, if it is being sent.
     pub(super) fn want(&mut self, name: &str, video: Option<bool>, audio: Option<bool>) -> Option<Handle> {
-        let handle = *self.ids.get(negotiation::stream_of_track(name))?;
+        let id = negotiation::stream_of_track(name);
+        let Some(handle) = self.ids.get(id).copied() else {
+            self.choice.want(id, video, audio);
+            return None;
+        };
         let member = self.members.get_mut(&handle)?;
         let (was_video, was_audio) = member.wants;
         member.wants = (video.unwrap_or(was_video), audio.unwrap_or(was_audio));
@@ -580,7 +643,9 @@ impl Place {
                 formats.retain_mut(|format| numbers.give(format));
                 MediaPreference { direction: Direction::Inactive, formats, msid: None }
             }
-            Holder::Track(_, preference) | Holder::Seat(_, _, preference) => preference.clone(),
+            Holder::Track(_, preference) | Holder::Former(_, preference) | Holder::Seat(_, _, preference) => {
+                preference.clone()
+            }
             Holder::Idle(preference) => {
                 let direction = Direction::Inactive;
                 MediaPreference { direction, formats: preference.formats.clone(), msid: None }

@@ -316,7 +316,10 @@ impl RtcSession {
 
     fn begin_viewing(&mut self, ctx: &Context<'_>, tracks: &Arc<Tracks>) {
         let mut viewer = Viewer::new(ctx.now.mono, &mut self.peer, tracks);
-        let chooses = viewer.begins_to_choose();
+        let first = self.first_offer.as_mut();
+        let wants = first.map_or((true, true), |first| first.choice.take_wants(&self.key.id, (true, true)));
+        viewer.want(wants.0, wants.1);
+        let chooses = viewer.begins_to_choose() || wants != (true, true);
         // A key frame requested now arrives about when the peer can be sent media, if the publisher can make one.
         if let Some(track) = viewer.video() {
             self.events
@@ -366,10 +369,9 @@ impl RtcSession {
                     viewer.tell_bitrates(ctx.now.mono);
                 }
             }
-            ToSession::Want { video, audio } => self.want(ctx, *video, *audio),
             ToSession::Assignments => self.say_assignments(ctx),
             ToSession::TurnOver(window) => self.turn_room_over(ctx, window.clone()),
-            ToSession::WantOf { name, video, audio } => self.want_of_room(ctx, name, *video, *audio),
+            ToSession::Want { name, video, audio } => self.want(ctx, name, *video, *audio),
             ToSession::Pin { name, pins } => self.pin_in_room(ctx, name, *pins),
             ToSession::LimitVideos(count) => self.limit_videos(ctx, *count),
             ToSession::Force(height) => self.force(*height),

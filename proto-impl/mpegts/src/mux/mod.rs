@@ -1,4 +1,5 @@
 //! Multiplexing: turns access units into transport packets of one program, usually with one video and one audio stream.
+//! [`Muxer::set_services`] groups the streams into several programs with names.
 //!
 //! Units become PES packets, each in transport packets of its own. A video unit is one PES packet, written at once.
 //! Audio frames are small: alone, with a header each and the rest of their last packet stuffed, they would take up to
@@ -20,6 +21,9 @@ mod clock;
 #[cfg(test)]
 mod tests;
 
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -28,11 +32,13 @@ use self::clock::{Beat, Clock, signed};
 pub use self::clock::{LATE_MAX, PCR_LEAD};
 use crate::packet::{Head, PACKET_BYTES};
 use crate::pes::PesHeader;
-use crate::psi::{Language, language};
+use crate::psi::{Language, language, write_services};
 use crate::{CLOCK_MASK, Pat, Pcr, Pid, Pmt, Stream, StreamKind};
 
 /// PID of the PMT. All PIDs are those of ffmpeg's muxer, which receivers with fixed settings expect.
 pub const PMT_PID: Pid = Pid::new(0x1000);
+/// PID of the service description table (ETSI EN 300 468 §5.1.3).
+pub const SDT_PID: Pid = Pid::new(0x11);
 /// The PID of the first video stream.
 pub const VIDEO_PID: Pid = Pid::new(0x100);
 /// The PID of the first audio stream.
@@ -48,6 +54,8 @@ const MORE_AUDIO_PID: u16 = 0x130;
 /// Maximum number of streams of a program; the descriptions of so many always fit one packet. Further streams are left
 /// out.
 pub const PROGRAM_STREAMS_MAX: usize = 8;
+/// Maximum number of programs with names ([`Muxer::set_services`]).
+pub const SERVICES_MAX: usize = 8;
 /// Stream numbers must be below this.
 const NUMBERS: u8 = 32;
 /// Maximum number of bytes of section packets that wait until the tables that announce them are written.
@@ -60,7 +68,7 @@ const CONTIGUOUS: u64 = 96;
 /// Maximum time by which a unit's DTS may be before that of the previous unit to count as a clock that stands still,
 /// rather than one that was set back.
 const STILL_MAX: u64 = 9_000;
-/// transport_stream_id and program_number. There is one transport stream with one program.
+/// transport_stream_id, and program_number of the first program.
 const PROGRAM: u16 = 1;
 
 /// Kind of a stream. The first stream in this order carries the clock.
@@ -231,8 +239,8 @@ pub struct Muxer {
     packing: Packing,
     /// The streams in the order of their numbers. The first one carries the clock.
     lanes: Vec<Lane>,
-    pat_continuity: u8,
-    pmt_continuity: u8,
+    /// Continuity counters of the tables' PIDs.
+    counters: BTreeMap<u16, u8>,
     version: u8,
     /// Packets of the tables, with continuity counters of zero.
     tables: BytesMut,
@@ -244,6 +252,9 @@ pub struct Muxer {
     past: BytesMut,
     /// Languages of streams. The flag is true if the tables do not contain them yet.
     languages: (Vec<(StreamNumber, Language)>, bool),
+    /// Names of the programs by number; empty for a single program without a name. The flag is true if the tables do
+    /// not contain them yet.
+    services: (Vec<(u8, String)>, bool),
     /// Packets of sections. They are written after the next tables.
     sections: BytesMut,
 }
@@ -267,14 +278,14 @@ impl Muxer {
         Self {
             packing,
             lanes: Vec::new(),
-            pat_continuity: 0,
-            pmt_continuity: 0,
+            counters: BTreeMap::new(),
             version: 0,
             tables: BytesMut::new(),
             tables_at: None,
             clock: Clock::new(),
             past: BytesMut::new(),
             languages: (Vec::new(), false),
+            services: (Vec::new(), false),
             sections: BytesMut::new(),
         }
     }
@@ -296,6 +307,24 @@ impl Muxer {
         self.languages = (languages, self.languages.1 || has_changed);
     }
 
+    /// Groups the streams into programs, from the next [`Muxer::set_program`] on: the streams with a number are the
+    /// program with the number. Players show the names. Programs beyond [`SERVICES_MAX`] are left out. All programs
+    /// share one clock. Without services, all streams are one program.
+    pub fn set_services<'n>(&mut self, services: impl IntoIterator<Item = (u8, &'n str)>) {
+        let known = services.into_iter().filter(|(number, _)| *number < NUMBERS);
+        let mut services: Vec<(u8, String)> = known.map(|(number, name)| (number, name.to_owned())).collect();
+        services.sort_unstable();
+        services.dedup_by_key(|(number, _)| *number);
+        services.truncate(SERVICES_MAX);
+        let has_changed = self.services.0 != services;
+        self.services = (services, self.services.1 || has_changed);
+    }
+
+    /// Maximum number of streams.
+    const fn streams_max(&self) -> usize {
+        if self.services.0.is_empty() { PROGRAM_STREAMS_MAX } else { 2 * SERVICES_MAX }
+    }
+
     /// Sets the program's streams, each number once. Streams beyond [`PROGRAM_STREAMS_MAX`] are left out. The tables
     /// are always written before the next unit; if the streams have changed, they have a new version. Continuity
     /// counters are kept.
@@ -303,13 +332,14 @@ impl Muxer {
         let mut streams: Vec<_> = streams
             .into_iter()
             .filter(|(stream, _)| stream.number < NUMBERS)
-            .take(PROGRAM_STREAMS_MAX)
+            .take(self.streams_max())
             .collect();
         streams.sort_unstable_by_key(|(stream, _)| *stream);
         streams.dedup_by_key(|(stream, _)| *stream);
         let had_any = !self.tables.is_empty();
-        let is_same = !core::mem::take(&mut self.languages.1)
-            && self.lanes.iter().map(|lane| (lane.stream, lane.kind)).eq(streams.iter().copied());
+        let is_new = [&mut self.languages.1, &mut self.services.1].map(core::mem::take).contains(&true);
+        let is_same =
+            !is_new && self.lanes.iter().map(|lane| (lane.stream, lane.kind)).eq(streams.iter().copied());
         if !(had_any && is_same) {
             let mut past = core::mem::take(&mut self.past);
             self.let_all_go(&mut past);
@@ -341,11 +371,14 @@ impl Muxer {
     #[must_use]
     pub fn tables(&self) -> Bytes {
         let mut out = self.tables.clone();
-        let back = u8::from(self.tables_at.is_some());
-        let counters = [self.pat_continuity, self.pmt_continuity];
-        for (packet, counter) in out.chunks_exact_mut(PACKET_BYTES).zip(counters) {
-            number(packet, counter.wrapping_sub(back));
+        let mut counters = self.counters.clone();
+        if self.tables_at.is_some() {
+            for pid in self.tables.chunks_exact(PACKET_BYTES).filter_map(pid_of) {
+                let counter = counter_of(&mut counters, pid);
+                *counter = counter.wrapping_sub(1);
+            }
         }
+        out.chunks_exact_mut(PACKET_BYTES).for_each(|packet| number(packet, &mut counters));
         out.freeze()
     }
 
@@ -362,7 +395,7 @@ impl Muxer {
         if is_start {
             self.write_tables(dts, &mut out);
         }
-        if unit.number == 0 {
+        if at == 0 || unit.number == 0 {
             self.let_overdue_go(dts, &mut out);
         }
         self.put(at, &Piece { pts, dts, last: dts, span: 0, random_access, payload }, is_start, &mut out);
@@ -511,10 +544,7 @@ impl Muxer {
         // A receiver that waits for a key frame of a further video stream drops that stream's packets until then, so
         // the tables must not be written with such a packet.
         let is_for_all = piece.random_access
-            || self
-                .lanes
-                .get(at)
-                .is_some_and(|lane| lane.stream.kind != Kind::Video || lane.stream.number == 0);
+            || self.lanes.get(at).is_some_and(|lane| lane.stream.kind != Kind::Video || at == 0);
         let due = is_for_all && self.tables_at.is_none_or(is_old);
         if due {
             self.write_tables(dts, out);
@@ -574,66 +604,115 @@ impl Muxer {
         head.write(0, out);
     }
 
-    /// Builds both tables. Each of them always fits one packet.
+    /// Builds the tables. Those of a program fit one packet each.
     fn make_tables(&mut self) {
-        let pat = Pat { transport_stream: PROGRAM, program: PROGRAM, pmt_pid: PMT_PID };
-        let streams: Vec<Stream> =
-            self.lanes.iter().map(|lane| Stream { pid: lane.pid, kind: lane.kind }).collect();
-        let pcr_pid = streams.first().map_or(Pid::NULL, |stream| stream.pid);
-        let languages = self.lanes.iter().filter_map(|lane| {
+        let single = [(0, String::new())];
+        let services = if self.services.0.is_empty() { &single[..] } else { &self.services.0 };
+        let has_names = !self.services.0.is_empty();
+        let pcr_pid = self.lanes.first().map_or(Pid::NULL, |lane| lane.pid);
+        let pat = services.iter().map(|(number, _)| {
+            let (program, pmt_pid) = (PROGRAM + u16::from(*number), pmt_pid(*number));
+            Pat { transport_stream: PROGRAM, program, pmt_pid }
+        });
+        let pat: Vec<Pat> = pat.collect();
+        let (mut tables, mut section) = (BytesMut::new(), BytesMut::new());
+        // A single program never changes its number.
+        Pat::write(&pat, if has_names { self.version } else { 0 }, &mut section);
+        put_section(Pid::PAT, &section.split(), &mut tables);
+        for (index, one) in pat.iter().enumerate() {
+            let number = services.get(index).map_or(0, |(number, _)| *number);
+            // Metadata and splice information are in the first program.
+            let is_own = |lane: &&Lane| match lane.stream.kind {
+                Kind::Video | Kind::Audio => !has_names || lane.stream.number == number,
+                Kind::Metadata | Kind::Splice => index == 0,
+            };
+            self.write_map(*one, pcr_pid, is_own, &mut section);
+            put_section(one.pmt_pid, &section.split(), &mut tables);
+        }
+        if has_names {
+            let names = services.iter().map(|(number, name)| (PROGRAM + u16::from(*number), name.as_str()));
+            write_services(PROGRAM, &names.collect::<Vec<_>>(), self.version, &mut section);
+            put_section(SDT_PID, &section.split(), &mut tables);
+        }
+        self.tables = tables;
+    }
+
+    /// Writes the map of a program with those streams that `is_own` accepts.
+    fn write_map(&self, of: Pat, pcr_pid: Pid, is_own: impl Fn(&&Lane) -> bool, out: &mut BytesMut) {
+        let lanes = || self.lanes.iter().filter(&is_own);
+        let streams: Vec<Stream> = lanes().map(|lane| Stream { pid: lane.pid, kind: lane.kind }).collect();
+        let languages = lanes().filter_map(|lane| {
             let own = self.languages.0.iter().find(|(number, _)| *number == lane.stream)?;
             Some((lane.pid, own.1))
         });
         let languages = languages.collect();
-        let (program, version) = (PROGRAM, self.version);
+        let (program, version) = (of.program, self.version);
         let mut pmt =
             Pmt { program, version, pcr_pid, streams, streams_left_out: 0, captions: Vec::new(), languages };
-        let mut section = BytesMut::new();
-        pmt.write(&mut section);
-        if section.len() > PACKET_BYTES - 5 {
+        pmt.write(out);
+        if out.len() > PACKET_BYTES - 5 {
             pmt.languages.clear();
-        }
-        self.tables.clear();
-        for pid in [Pid::PAT, PMT_PID] {
-            let head = Head {
-                pid,
-                unit_start: true,
-                continuity: 0,
-                discontinuity: false,
-                random_access: false,
-                pcr: None,
-            };
-            let start = self.tables.len();
-            head.write(head.room(), &mut self.tables);
-            self.tables.put_u8(0);
-            if pid == Pid::PAT {
-                pat.write(0, &mut self.tables)
-            } else {
-                pmt.write(&mut self.tables)
-            }
-            self.tables.resize(start + PACKET_BYTES, 0xff);
+            out.clear();
+            pmt.write(out);
         }
     }
 
     fn write_tables(&mut self, dts: u64, out: &mut BytesMut) {
         self.tables_at = Some(dts);
         out.put_slice(&self.past.split());
-        let counters = [&mut self.pat_continuity, &mut self.pmt_continuity];
-        for (packet, counter) in self.tables.chunks_exact(PACKET_BYTES).zip(counters) {
+        for packet in self.tables.chunks_exact(PACKET_BYTES) {
             let start = out.len();
             out.put_slice(packet);
-            number(out.get_mut(start..).unwrap_or_default(), *counter);
-            *counter = (*counter + 1) & 0x0f;
+            number(out.get_mut(start..).unwrap_or_default(), &mut self.counters);
         }
         out.put_slice(&self.sections.split());
     }
 }
 
-/// Sets the continuity counter of a packet whose counter is zero.
-fn number(packet: &mut [u8], counter: u8) {
-    if let Some(control) = packet.get_mut(3) {
-        *control |= counter & 0x0f;
+/// Returns the PID of the map of the program with a number.
+const fn pmt_pid(number: u8) -> Pid {
+    Pid::new(PMT_PID.get() + number as u16)
+}
+
+/// Writes the packets of a section, with continuity counters of zero: a pointer field of zero, the section, and
+/// stuffing to the end of the last packet (§2.4.4).
+fn put_section(pid: Pid, section: &[u8], out: &mut BytesMut) {
+    let payload = [&[0], section].concat();
+    for (at, piece) in payload.chunks(PACKET_BYTES - 4).enumerate() {
+        let head = Head {
+            pid,
+            unit_start: at == 0,
+            continuity: 0,
+            discontinuity: false,
+            random_access: false,
+            pcr: None,
+        };
+        let room = head.room();
+        head.write(room, out);
+        out.put_slice(piece);
+        out.put_bytes(0xff, room.saturating_sub(piece.len()));
     }
+}
+
+/// Returns the PID in the header of a packet.
+fn pid_of(packet: &[u8]) -> Option<Pid> {
+    let [_, high, low, ..] = *packet else { return None };
+    Some(Pid::new(u16::from_be_bytes([high, low])))
+}
+
+/// Returns the continuity counter of a PID.
+fn counter_of(counters: &mut BTreeMap<u16, u8>, pid: Pid) -> &mut u8 {
+    counters.entry(pid.get()).or_default()
+}
+
+/// Sets the continuity counter of a packet whose counter is zero, and advances the counter.
+fn number(packet: &mut [u8], counters: &mut BTreeMap<u16, u8>) {
+    let Some(pid) = pid_of(packet) else { return };
+    let counter = counter_of(counters, pid);
+    if let Some(control) = packet.get_mut(3) {
+        *control |= *counter & 0x0f;
+    }
+    *counter = counter.wrapping_add(1) & 0x0f;
 }
 
 /// Splits a PES packet into transport packets and stuffs the last one. `marks` are PCRs to write within it, each with

@@ -64,7 +64,7 @@ fn counters_go_on_over_everything() {
         }
         bytes.extend_from_slice(&muxer.write(&unit(Kind::Audio, n * 2000, &[&[2; 100]])));
     }
-    let mut last = std::collections::BTreeMap::new();
+    let mut last = BTreeMap::new();
     for packet in packets(&bytes) {
         let step = u8::from(packet.payload.is_some_and(|payload| !payload.is_empty()));
         if let Some(before) = last.insert(packet.pid, packet.continuity) {
@@ -207,7 +207,7 @@ fn read(bytes: &[u8]) -> Vec<Pes> {
 /// Checks the continuity counters of every PID. Returns the smallest distance between a DTS and the last PCR before
 /// it, and the longest distance between two successive PCRs.
 fn check(bytes: &[u8]) -> (i64, u64) {
-    let mut last = std::collections::BTreeMap::new();
+    let mut last = BTreeMap::new();
     let (mut clock, mut nearest, mut longest) = (None, i64::MAX, 0);
     for packet in packets(bytes) {
         let step = u8::from(packet.payload.is_some_and(|payload| !payload.is_empty()));

@@ -55,7 +55,7 @@ use super::sink;
 use super::subtitles::Spoken;
 use super::{DASH, DELTA, ENDING, NAME, start, stream_of, tailor};
 use crate::config::AppSettings;
-use crate::hub::{Blobs, Chosen, Entry, Selection};
+use crate::hub::{Blobs, Chosen, Entry, Pick, Selection};
 use crate::mail::{self, Progress, StreamEnd};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{Context, Format};
@@ -641,7 +641,7 @@ impl Namer {
 impl Presenter for Ladder {
     fn format(&self) -> Format {
         let data = self.settings.metadata.pick();
-        let selection = Selection { data, ..Selection::ALL };
+        let selection = Selection { video: Pick::First, data, ..Selection::ALL };
         if self.has_mp4() { cmaf::format(&self.settings) } else { Format::new(&sink::FORMAT, 0) }
             .select(selection)
     }

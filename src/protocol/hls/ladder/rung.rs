@@ -139,7 +139,7 @@ enum Form {
 const fn index_of(pick: Pick) -> u8 {
     match pick {
         Pick::Only(id) => id.index(),
-        Pick::Default | Pick::All | Pick::None => 0,
+        Pick::Default | Pick::All | Pick::Each | Pick::First | Pick::None => 0,
     }
 }
 

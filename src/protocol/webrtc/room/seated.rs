@@ -310,7 +310,7 @@ impl Room {
                     member.state = Subscribed::Asked;
                     return Some(Step::Subscribe(handle, Arc::clone(&member.id)));
                 }
-                (Subscribed::Asked | Subscribed::Yes, false) => {
+                (Subscribed::Asked | Subscribed::Held | Subscribed::Yes, false) => {
                     (member.state, member.viewer) = (Subscribed::No, None);
                     member.tracks = Arc::default();
                     return Some(Step::Unsubscribe(handle));
@@ -320,7 +320,7 @@ impl Room {
                     self.apply_wants_of(handle);
                     return Some(if begins { Step::Begin(handle) } else { Step::Select(handle) });
                 }
-                (Subscribed::No, false) | (Subscribed::Asked, true) => {}
+                (Subscribed::No, false) | (Subscribed::Asked | Subscribed::Held, true) => {}
             }
         }
         None

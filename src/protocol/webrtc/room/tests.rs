@@ -198,7 +198,12 @@ fn what_changes_while_an_offer_is_open_is_offered_after_its_answer() {
 #[test]
 fn a_page_chooses_its_streams_and_their_tracks() {
     let list = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
-    let mut some = Bench::new(Choice { only: list(&["ann", "ben"]), without: list(&["ben"]), is_off: true });
+    let mut some = Bench::new(Choice {
+        only: list(&["ann", "ben"]),
+        without: list(&["ben"]),
+        is_off: true,
+        ..Choice::default()
+    });
     assert_eq!(["ben", "cat"].map(|id| some.came(id, &BOTH)), [None, None]);
     let ann = some.came("ann", &BOTH).unwrap();
     some.negotiate().unwrap();
@@ -600,10 +605,42 @@ fn what_the_page_chose_of_the_stream_played_so_far_holds_in_the_room() {
 }
 
 #[test]
+fn a_stream_that_is_waited_for_delays_no_other() {
+    let mut bench = Bench::new(Choice::default());
+    let ann = bench.came("ann", &BOTH).unwrap();
+    let ben = bench.room.came(&"ben".into()).unwrap();
+    assert_eq!(bench.negotiate(), None, "its verdict is to come");
+    bench.room.hold(ben);
+    assert_eq!(bench.negotiate(), Some(vec![ann]));
+    bench.room.take_tracks(ben, &tracks(1, &BOTH), Codecs::ALL);
+    assert_eq!(bench.negotiate(), Some(vec![ben]));
+}
+
+#[test]
+fn what_a_page_wants_of_a_stream_that_is_still_to_come_is_kept_for_it() {
+    let mut bench = Bench::new(Choice::default());
+    assert_eq!(bench.room.want("ARDAMSvann", Some(false), None), None);
+    for n in 0..2 * STREAMS_MAX {
+        assert_eq!(bench.room.want(&n.to_string(), Some(false), None), None);
+    }
+    assert_eq!(bench.room.choice.wants.len(), STREAMS_MAX);
+    let ann = bench.came("ann", &BOTH).unwrap();
+    bench.negotiate().unwrap();
+    assert_eq!(bench.selected(ann), [false, true]);
+}
+
+#[test]
 fn seats_come_behind_the_sections_of_a_viewer_with_numbers_of_their_own() {
     let limits = Limits { video: Some(1), audio: Some(1) };
     let (mut bench, own) = Bench::of_viewer(Choice::default(), limits, "", (true, true));
-    assert!(bench.room.viewer(own).is_none() && bench.room.carries(SectionId(0)).is_none());
+    // Until the page has agreed on the seats, the stream is sent where it was.
+    let is_sent = |bench: &Bench| bench.room.carries(SectionId(0)).is_some_and(|(handle, _)| handle == own);
+    bench.steps(&BOTH);
+    assert!(is_sent(&bench) && bench.room.viewer(own).is_some());
+    bench.offer().unwrap();
+    assert!(is_sent(&bench) && bench.selected(own) == [true, true]);
+    assert_eq!(bench.answer(), [own]);
+    assert!(!is_sent(&bench) && bench.room.viewer(own).is_some());
     bench.negotiate().unwrap();
     assert_eq!(bench.names(), ["ARDAMSaaudioTrack0", "ARDAMSvvideoTrack0"]);
     bench.steps(&BOTH);

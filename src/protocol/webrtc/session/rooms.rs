@@ -129,18 +129,19 @@ impl RtcSession {
         match news {
             SubscriptionNews::Verdict(Ok(tracks)) => {
                 room.take_tracks(handle, tracks, codecs);
-                let event = match room.viewer(handle).filter(|_| self.connected) {
-                    // The stream continues in sections that the peer has accepted before.
-                    Some((viewer, _)) => SubscriptionEvent::Select(viewer.selection()),
-                    // The stream is paused until the peer has accepted its sections.
-                    None => SubscriptionEvent::Pause(true),
-                };
-                self.events.push_back(Event::Subscription(handle, event));
+                // A stream that has a viewer continues in sections that the peer has accepted before. Any other stream is
+                // paused until the peer has accepted its sections.
+                let select =
+                    room.viewer(handle).map(|(viewer, _)| SubscriptionEvent::Select(viewer.selection()));
+                let waits = select.is_none() || !self.connected;
+                let pause = waits.then_some(SubscriptionEvent::Pause(true));
+                let events = select.into_iter().chain(pause);
+                self.events.extend(events.map(|event| Event::Subscription(handle, event)));
             }
             SubscriptionNews::TracksKnown(tracks) => room.take_tracks(handle, tracks, codecs),
             SubscriptionNews::Verdict(Err(_)) | SubscriptionNews::Ended(_) => room.remove(handle),
-            SubscriptionNews::Held
-            | SubscriptionNews::Seasoned
+            SubscriptionNews::Held => room.hold(handle),
+            SubscriptionNews::Seasoned
             | SubscriptionNews::KindAdded(_)
             | SubscriptionNews::Zero(_)
             | SubscriptionNews::Subtracks(_) => {}
@@ -269,7 +270,7 @@ impl RtcSession {
     pub(super) fn pin_in_room(&mut self, ctx: &Context<'_>, name: &str, pins: bool) {
         let Role::Room(room) = &mut self.role else { return };
         if !room.pin(name, pins) {
-            self.want_of_room(ctx, name, Some(pins), None);
+            self.want(ctx, name, Some(pins), None);
         }
         self.offer_room(ctx);
         self.say_assignments(ctx);
@@ -342,15 +343,28 @@ impl RtcSession {
         self.say_speakers(ctx);
     }
 
-    /// Sets the kinds of tracks wanted of the stream that the client plays. In a main track, this means the main
-    /// track's own stream.
-    pub(super) fn want(&mut self, ctx: &Context<'_>, video: bool, audio: bool) {
-        if let Role::Viewer(viewer) = &mut self.role {
-            viewer.want(video, audio);
-            self.select();
-        } else {
-            let own = Arc::clone(&self.key.id);
-            self.want_of_room(ctx, &own, Some(video), Some(audio));
+    /// Sets the kinds of tracks that the page wants of the stream that it plays, or of one stream of a main track;
+    /// `None` leaves a kind unchanged. If the stream is not sent yet, it begins with these kinds.
+    pub(super) fn want(&mut self, ctx: &Context<'_>, name: &str, video: Option<bool>, audio: Option<bool>) {
+        let id = negotiation::stream_of_track(name);
+        match &mut self.role {
+            Role::Viewer(viewer) if *id == *self.key.id => {
+                let (had_video, had_audio) = viewer.wants();
+                viewer.want(video.unwrap_or(had_video), audio.unwrap_or(had_audio));
+                self.select();
+            }
+            Role::Room(room) => {
+                if let Some(handle) = room.want(name, video, audio) {
+                    self.select_of_room(handle);
+                }
+                self.offer_room(ctx);
+            }
+            Role::AskedPlay(_) | Role::Offered(..) | Role::Viewer(_) => {
+                if let Some(first) = &mut self.first_offer {
+                    first.choice.want(id, video, audio);
+                }
+            }
+            Role::None | Role::AskedPublish(_) | Role::Granted(_) | Role::Publisher(_) => {}
         }
     }
 
@@ -361,20 +375,5 @@ impl RtcSession {
         } else if let Role::Room(room) = &mut self.role {
             room.force(&self.key.id, height);
         }
-    }
-
-    /// Changes the kinds of tracks that the page wants of a stream.
-    pub(super) fn want_of_room(
-        &mut self,
-        ctx: &Context<'_>,
-        name: &str,
-        video: Option<bool>,
-        audio: Option<bool>,
-    ) {
-        let Role::Room(room) = &mut self.role else { return };
-        if let Some(handle) = room.want(name, video, audio) {
-            self.select_of_room(handle);
-        }
-        self.offer_room(ctx);
     }
 }

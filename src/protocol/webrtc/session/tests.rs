@@ -74,6 +74,10 @@ impl Bench {
         });
     }
 
+    fn want(&mut self, name: &str, video: Option<bool>, audio: Option<bool>) {
+        self.say(ToSession::Want { name: name.to_owned(), video, audio });
+    }
+
     fn answer(&mut self, offer: &Description) {
         let takes = |_: ::webrtc::SectionId, media: &sdp::Media| {
             let direction = offer.direction(media).reverse();
@@ -96,19 +100,23 @@ impl Bench {
 
     /// The streams that the session subscribes to now.
     fn asked(&mut self) -> Vec<(Handle, String)> {
-        let asked = |event: Event| match event {
-            Event::Subscription(handle, SubscriptionEvent::Subscribe(ask)) => {
-                Some((handle, ask.key.id.to_string()))
-            }
-            _ => None,
-        };
-        self.events().into_iter().filter_map(asked).collect()
+        asked_in(self.events())
     }
 
     fn pass(&mut self, time: Duration) {
         self.now.mono += time;
         self.with(|session, ctx| session.handle_timeout(ctx));
     }
+}
+
+fn asked_in(events: Vec<Event>) -> Vec<(Handle, String)> {
+    let asked = |event: Event| match event {
+        Event::Subscription(handle, SubscriptionEvent::Subscribe(ask)) => {
+            Some((handle, ask.key.id.to_string()))
+        }
+        _ => None,
+    };
+    events.into_iter().filter_map(asked).collect()
 }
 
 fn offer_of(event: &Event) -> Option<Description> {
@@ -209,7 +217,7 @@ fn a_page_that_is_sent_nothing_has_to_answer() {
 #[test]
 fn what_a_page_wants_of_its_stream_is_heard_in_the_room_too() {
     let mut bench = Bench::playing();
-    bench.say(ToSession::Want { video: false, audio: true });
+    bench.want("s", Some(false), None);
     assert_eq!(selected(&bench.events(), Handle::ONLY), Some([false, true]));
     bench.news(SubtrackNews::Room(&[key("s"), key("ann")]));
     let asked = bench.asked();
@@ -221,6 +229,37 @@ fn what_a_page_wants_of_its_stream_is_heard_in_the_room_too() {
     bench.answer(&offer);
     let events = bench.events();
     assert_eq!((selected(&events, own), selected(&events, ann)), (Some([false, true]), Some([true; 2])));
-    bench.say(ToSession::Want { video: true, audio: false });
+    bench.want("s", Some(true), Some(false));
     assert_eq!(selected(&bench.events(), own), Some([true, false]));
+}
+
+#[test]
+fn what_a_page_wants_before_its_answer_is_heard_with_it() {
+    let (mut bench, offer) = Bench::offered();
+    bench.want("s", Some(false), None);
+    bench.news(SubtrackNews::Room(&[key("s"), key("ann")]));
+    bench.want("ARDAMSaann", None, Some(false));
+    bench.answer(&offer);
+    let events = bench.events();
+    assert_eq!(selected(&events, Handle::ONLY), Some([false, true]));
+    let asked = asked_in(events);
+    let [(own, _), (ann, _)] = asked[..] else { panic!("{asked:?}") };
+    bench.verdict(own);
+    assert_eq!(selected(&bench.events(), own), Some([false, true]));
+    bench.verdict(ann);
+    let offer = bench.offer().unwrap();
+    bench.answer(&offer);
+    assert_eq!(selected(&bench.events(), ann), Some([true, false]));
+}
+
+#[test]
+fn what_a_page_wants_of_one_kind_leaves_the_other_as_it_was() {
+    let mut bench = Bench::playing();
+    let mut wants = |video, audio| {
+        bench.want("ARDAMSvs", video, audio);
+        selected(&bench.events(), Handle::ONLY)
+    };
+    assert_eq!(wants(None, Some(false)), Some([true, false]));
+    assert_eq!(wants(Some(false), None), Some([false, false]));
+    assert_eq!(wants(Some(true), None), Some([true, false]));
 }

@@ -45,6 +45,8 @@ use crate::types::{Handle, SessionRef, StreamKey};
 
 /// Maximum number of streams and calls of one socket.
 const STREAMS_MAX: usize = 64;
+/// Maximum number of messages to a session that does not exist yet.
+const UNSAID_MAX: usize = 64;
 
 /// Handler that opens the socket.
 pub(in crate::protocol) fn open(session: &mut HttpSession, ctx: &Context<'_>, asked: http::Asked) {
@@ -89,9 +91,8 @@ struct Stream {
     let_in: bool,
     /// True if the publisher has returned to its stream, which was kept for it.
     restored: bool,
-    /// True if a viewer wants video.
-    video: bool,
-    audio: bool,
+    /// Messages to the session, which does not exist yet.
+    unsaid: Vec<ToSession>,
 }
 
 /// A signalling socket.
@@ -257,7 +258,6 @@ impl Socket {
             choice: (!publishes).then(|| choice_of(command)),
             secret: self.secret,
         };
-        let (video, audio) = (true, true);
         self.streams.push(Stream {
             id: id.to_owned(),
             child,
@@ -265,8 +265,7 @@ impl Socket {
             publishes,
             let_in: false,
             restored: false,
-            video,
-            audio,
+            unsaid: Vec::new(),
         });
         self.events.push_back(Event::Family(FamilyEvent::SpawnAt {
             child,
@@ -305,17 +304,10 @@ impl Socket {
     fn toggle(&mut self, is_video: bool, command: &Command, id: &str) {
         let wanted = command.flag("enabled");
         let track = command.text("trackId");
-        if !track.is_empty() && super::negotiation::stream_of_track(track) != id {
-            // The command concerns a single stream of a main track.
-            let (video, audio) = (is_video.then_some(wanted), (!is_video).then_some(wanted));
-            return self.want_of(id, track, video, audio);
-        }
-        let Some(stream) = self.stream(id).filter(|stream| !stream.publishes) else { return };
-        *(if is_video { &mut stream.video } else { &mut stream.audio }) = wanted;
-        let (video, audio) = (stream.video, stream.audio);
-        if let Some(session) = stream.session {
-            self.tell(session, ToSession::Want { video, audio });
-        }
+        // The command concerns the stream itself, or a single stream of a main track.
+        let track = if track.is_empty() { id } else { track };
+        let (video, audio) = (is_video.then_some(wanted), (!is_video).then_some(wanted));
+        self.want_of(id, track, video, audio);
     }
 
     fn tell(&mut self, to: SessionRef, said: ToSession) {
@@ -331,7 +323,11 @@ impl Socket {
             return;
         };
         match (session, self.streams.get_mut(at)) {
-            (Some(session), Some(stream)) => stream.session = Some(session),
+            (Some(session), Some(stream)) => {
+                stream.session = Some(session);
+                let unsaid = std::mem::take(&mut stream.unsaid);
+                unsaid.into_iter().for_each(|said| self.tell(session, said));
+            }
             _ => {
                 let stream = self.streams.remove(at);
                 self.send(answer::error("highResourceUsage", Some(&stream.id)));

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::command::Command;
-use super::{STREAMS_MAX, Socket, Stream, answer};
+use super::{STREAMS_MAX, Socket, Stream, UNSAID_MAX, answer};
 use crate::auth::access::{Params, is_stream_id};
 use crate::http::Response;
 use crate::mail::Question;
@@ -180,8 +180,14 @@ impl Socket {
 
     /// Sets the wanted kinds of one track of a main track.
     pub(super) fn want_of(&mut self, id: &str, track: &str, video: Option<bool>, audio: Option<bool>) {
-        if let Some(session) = self.stream(id).and_then(|stream| stream.session) {
-            self.tell(session, ToSession::WantOf { name: track.to_owned(), video, audio });
+        let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id && !stream.publishes) else {
+            return;
+        };
+        let wanted = ToSession::Want { name: track.to_owned(), video, audio };
+        match stream.session {
+            Some(session) => self.tell(session, wanted),
+            None if stream.unsaid.len() < UNSAID_MAX => stream.unsaid.push(wanted),
+            None => {}
         }
     }
 

@@ -372,13 +372,27 @@ fn a_session_that_could_not_be_made_is_an_error_and_one_that_is_late_ends() {
 fn viewers_choose_kinds_and_ask_what_there_is() {
     let mut socket = socket();
     say(&mut socket, r#"{"command":"play","streamId":"a"}"#);
-    socket.spawned(Handle(0), Some(session(1)));
-    socket.events.clear();
+    // A command that comes before the session exists is told to it later.
     say(&mut socket, r#"{"command":"toggleVideo","streamId":"a","trackId":"a","enabled":false}"#);
-    say(&mut socket, r#"{"command":"toggleAudio","streamId":"a","trackId":"a","enabled":"false"}"#);
+    socket.events.clear();
+    socket.spawned(Handle(0), Some(session(1)));
+    say(&mut socket, r#"{"command":"toggleAudio","streamId":"a","enabled":"false"}"#);
     let told = socket.told();
-    assert!(matches!(told[0], ToSession::Want { video: false, audio: true }), "{told:?}");
-    assert!(matches!(told[1], ToSession::Want { video: false, audio: false }), "{told:?}");
+    assert!(
+        matches!(&told[0], ToSession::Want { name, video: Some(false), audio: None } if name == "a"),
+        "{told:?}"
+    );
+    assert!(
+        matches!(&told[1], ToSession::Want { name, video: None, audio: Some(false) } if name == "a"),
+        "{told:?}"
+    );
+    for _ in 0..2 * UNSAID_MAX {
+        say(&mut socket, r#"{"command":"play","streamId":"b"}"#);
+        say(&mut socket, r#"{"command":"enableTrack","streamId":"b","trackId":"b","enabled":true}"#);
+    }
+    assert_eq!(socket.stream("b").unwrap().unsaid.len(), UNSAID_MAX);
+    socket.events.clear();
+    socket.actions.clear();
     say(&mut socket, r#"{"command":"forceStreamQuality","streamId":"a","streamHeight":"480"}"#);
     say(&mut socket, r#"{"command":"forceStreamQuality","streamId":"a","streamHeight":"auto"}"#);
     assert!(matches!(socket.told()[..], [ToSession::Force(Some(480)), ToSession::Force(None)]));
