@@ -12,7 +12,7 @@ use bytes::BytesMut;
 
 use super::layers::{Layering, Segment, Verdict};
 use super::{Error, FRAME_BYTES_MAX, Frame, Part, SpatialLayer, Stats};
-use crate::dependency::FrameLayer;
+use crate::dependency::{FrameLayer, SPATIAL_LAYERS_MAX};
 
 /// The codec's assessment of a frame at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,8 @@ pub(super) trait Assemble: Default {
     fn end_layers(&mut self, frame: &mut BytesMut, _layers: &mut Vec<Segment>, after_gap: bool) -> Ending {
         self.end(frame, after_gap)
     }
-    /// True if a frame of several layers has something to join them.
+    /// True if decoders can decode a layer without the lower ones of its picture, and if frames of several layers have an
+    /// end that joins them. If false, a layer needs all lower ones.
     const JOINS: bool = false;
     /// Completes a frame that consists of these layers.
     fn join(_layers: &[Segment], _frame: &mut BytesMut) {}
@@ -211,9 +212,8 @@ impl<A: Assemble> Frames<A> {
     }
 
     /// Outputs each spatial layer from now on.
-    pub(super) fn with_layers(mut self) -> Self {
+    pub(super) fn output_layers(&mut self) {
         self.layers = Some(Box::default());
-        self
     }
 
     /// Notes the descriptor of a frame of the open picture.
@@ -245,9 +245,13 @@ impl Layers {
             self.end();
             return true;
         }
-        let verdicts =
-            (0..=top).rev().map(|target| (target, self.layering.judge(target, key_frame, &self.segments)));
-        let verdicts: Vec<(u8, Verdict)> = verdicts.collect();
+        let mut verdicts = [(0, Verdict::Skipped); SPATIAL_LAYERS_MAX];
+        let count = usize::from(top).saturating_add(1).min(SPATIAL_LAYERS_MAX);
+        for (verdict, target) in verdicts.iter_mut().take(count).zip((0..=top).rev()) {
+            let judged = self.layering.judge(target, key_frame, &self.segments);
+            *verdict = (target, if A::JOINS || judged == Verdict::Broken { judged } else { Verdict::Whole });
+        }
+        let verdicts = verdicts.get(..count).unwrap_or_default();
         let is_broken = verdicts.iter().any(|(_, verdict)| *verdict == Verdict::Broken);
         // The top layer takes the whole picture if it needs all of it: its end is then added in place.
         if let Some((_, verdict)) = verdicts.first().filter(|_| !is_broken) {
@@ -257,7 +261,7 @@ impl Layers {
                 A::join(&self.taken, &mut picture);
             }
             let picture = picture.freeze();
-            for (target, verdict) in &verdicts {
+            for (target, verdict) in verdicts {
                 self.take(*verdict, *target);
                 let payload = match range(&self.taken) {
                     _ if !self.taken.iter().any(|segment| segment.spatial.is_some()) => continue,

@@ -14,6 +14,8 @@
 //! 4. A picture that lacks a layer is skipped for that layer if only the layer itself is needed, because an encoder may
 //!    omit layers.
 //!
+//! In AV1 a layer needs all lower ones, whatever the descriptors say: decoders of an operating point expect them.
+//!
 //! If only the top layer is output, and it stays absent or needs lower layers again, the picture is broken, and the next
 //! key picture decides again.
 

@@ -383,11 +383,17 @@ impl Depacketizer {
     /// layer.
     #[must_use]
     pub fn with_layers(mut self) -> Self {
-        self.incoming = match self.incoming {
-            Incoming::Vp9(frames) => Incoming::Vp9(frames.with_layers()),
-            Incoming::Av1(frames) => Incoming::Av1(frames.with_layers()),
-            other => other,
-        };
+        match &mut self.incoming {
+            Incoming::Vp9(frames) => frames.output_layers(),
+            Incoming::Av1(frames) => frames.output_layers(),
+            Incoming::H264(_)
+            | Incoming::H265(_)
+            | Incoming::Vp8(_)
+            | Incoming::Whole
+            | Incoming::Mp3(_)
+            | Incoming::Mpeg4Generic(_)
+            | Incoming::Mp4aLatm(_) => {}
+        }
         self
     }
 
