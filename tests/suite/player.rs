@@ -138,11 +138,6 @@ fn spatial_layers_of_vp9_are_renditions() {
 }
 
 #[test]
-fn spatial_layers_of_av1_are_renditions() {
-    spatial_layers_of("AV1");
-}
-
-#[test]
 fn a_technology_that_fails_gives_way_to_the_next() {
     let server = Server::start(&[]);
     let _publisher = publish(&server);

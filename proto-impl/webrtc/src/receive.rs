@@ -709,7 +709,9 @@ impl Source {
             let pads = |codec: &Codec| *codec != Codec::H264 || !incoming.repairs(index);
             self.continuity = codec.filter(pads).and_then(Continuity::new);
             let depacketizer = Depacketizer::new(format)?;
-            let depacketizer = if incoming.takes_layers { depacketizer.with_layers() } else { depacketizer };
+            // Decoders of AV1 need temporal delimiters to show less than the top layer.
+            let is_layered = incoming.takes_layers && codec == Some(Codec::Vp9);
+            let depacketizer = if is_layered { depacketizer.with_layers() } else { depacketizer };
             self.format = Some((index, depacketizer));
             events.push_back(Event::Format { section: self.section, format: index });
         }
