@@ -2,12 +2,16 @@
 
 use bytes::Bytes;
 use media::codec::{Codec, CodecConfig, g711, vp8};
+use rtp::dependency::{Dependencies, SPATIAL_LAYERS_MAX};
 use rtp::payload::{
     Continuity, Depacketizer, FRAME_BYTES_MAX, Format, Frame, Mpeg4Generic, Packetizer, Part, Payloads,
 };
 
 /// Maximum size of the payloads into which frames are packetised again.
 const PAYLOAD_BYTES: usize = 100;
+/// Least first byte with which a frame of each spatial layer is output; and the flag of a dependency descriptor.
+const LAYERED: u8 = 192;
+const DESCRIPTOR: u8 = 0x10;
 
 fn format(choice: u8) -> (Format, Option<Codec>) {
     let latm = Bytes::from_static(&[0x40, 0x00, 0x23, 0x20, 0x3f, 0xc0]);
@@ -32,11 +36,16 @@ fn format(choice: u8) -> (Format, Option<Codec>) {
 }
 
 /// Depacketises frames. The first byte chooses the format. Then packets follow: a byte with marker, gap and
-/// timestamp step, a byte with the length, and the payload. Each frame is packetised and read again.
+/// timestamp step, a byte with the length, and the payload. Each frame is packetised and read again. From 192 on, the
+/// first byte asks for a frame of each spatial layer; payloads of a bare step are then dependency descriptors.
 pub fn depack(data: &[u8]) {
     let Some((&choice, mut rest)) = data.split_first() else { return };
     let (format, codec) = format(choice);
     let mut depacketizer = Depacketizer::new(format.clone()).expect("a known configuration");
+    let mut dependencies = (choice >= LAYERED).then(Dependencies::new);
+    if dependencies.is_some() {
+        depacketizer = depacketizer.with_layers();
+    }
     let mut continuity = codec.and_then(Continuity::new);
     let mut timestamp = 0u32;
     let mut given = 0usize;
@@ -44,6 +53,13 @@ pub fn depack(data: &[u8]) {
         let (payload, behind) = behind.split_at(usize::from(*length).min(behind.len()));
         rest = behind;
         timestamp = timestamp.wrapping_add(u32::from(flags >> 2 & 3) * 1000);
+        if let Some(dependencies) = dependencies.as_mut().filter(|_| flags & DESCRIPTOR != 0) {
+            if let Ok(layer) = dependencies.handle(payload) {
+                assert_eq!(layer.needed_by & !layer.sent, 0);
+                depacketizer.note_layer(layer);
+            }
+            continue;
+        }
         let part = Part { timestamp, marker: flags & 1 != 0, gap: flags & 2 != 0, payload };
         if let Some(continuity) = &mut continuity {
             let missing = u64::from(flags >> 1 & 1);
@@ -56,6 +72,10 @@ pub fn depack(data: &[u8]) {
         // Each NAL unit gains a length of four bytes, each OBU a size field.
         assert!(depacketizer.pending_bytes() <= (8 * given + 64).min(FRAME_BYTES_MAX + 512));
         while let Some(frame) = depacketizer.poll_frame() {
+            assert!(
+                frame.layer.index <= frame.layer.top && usize::from(frame.layer.top) < SPATIAL_LAYERS_MAX
+            );
+            let frame = Frame::new(frame.timestamp, frame.key_frame, frame.payload);
             if let Some(codec) = codec {
                 is_stable(&format, codec, &frame);
             }

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rtp::dependency::{Dependencies, Descriptor};
 use rtp::extension::{Extension, ExtensionMap};
 use rtp::receive::{REORDER_PACKETS_MAX, ReceiveConfig, ReceiveEvent, Receiver};
 use rtp::rtcp::{Compound, Rtcp, packets};
@@ -37,6 +38,21 @@ fn packet(data: &[u8]) {
     let values = map.read(packet.header.extension);
     let mut bytes = Vec::new();
     assert_eq!(map.read(map.write(&values, &mut bytes)), values);
+
+    let mut dependencies = Dependencies::new();
+    for value in
+        [values.dependency_descriptor, Some(packet.payload), Some(packet.payload)].into_iter().flatten()
+    {
+        let read = Descriptor::read(value, None);
+        let mut again = Vec::new();
+        if let Ok(descriptor) = &read
+            && descriptor.write(&mut again)
+        {
+            assert_eq!(Descriptor::read(&again, None).as_ref(), Ok(descriptor));
+        }
+        let handled = dependencies.handle(value);
+        assert!(handled.is_err() || read.is_ok() || value.len() > 3);
+    }
 
     let mut rtx = RtxMap::new();
     let (media, repair) = (PayloadType::new(96), packet.header.payload_type);

@@ -228,6 +228,61 @@ def task_peers(browser, url):
     assert ended == [200, 200], ended
 
 
+# A publisher of a picture in motion with spatial layers, beside the peers.
+LAYERS = """(() => {
+    const publishesLayers = async (path, mimeType, scalabilityMode, bits) => {
+        const canvas = Object.assign(document.createElement("canvas"), { width: 960, height: 540 });
+        const context = canvas.getContext("2d");
+        let number = 0;
+        setInterval(() => {
+            number += 1;
+            context.fillStyle = `hsl(${number % 360}, 60%, 50%)`;
+            context.fillRect(0, 0, canvas.width, canvas.height);
+            context.fillStyle = "#fff";
+            context.fillRect((number * 16) % canvas.width, 0, 60, canvas.height);
+        }, 100);
+        const peer = new RTCPeerConnection();
+        const [track] = canvas.captureStream(10).getVideoTracks();
+        const transceiver = peer.addTransceiver(track, { direction: "sendonly", sendEncodings: [{ scalabilityMode, maxBitrate: bits }] });
+        const { codecs } = RTCRtpSender.getCapabilities("video");
+        transceiver.setCodecPreferences(codecs.filter((codec) => codec.mimeType === mimeType || codec.mimeType === "video/rtx"));
+        await peer.setLocalDescription();
+        const answer = await fetch(path, { method: "POST", headers: { "Content-Type": "application/sdp" }, body: peer.localDescription.sdp });
+        if (answer.status !== 201) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+        const described = await answer.text();
+        await peer.setRemoteDescription({ type: "answer", sdp: described });
+        globalThis.publisher = { peer };
+        return { offered: peer.localDescription.sdp.includes("#dependency-descriptor"), answered: described.includes("#dependency-descriptor") };
+    };
+    const sent = async () => [...(await globalThis.publisher.peer.getStats()).values()].find((one) => one.type === "outbound-rtp") ?? {};
+    Object.assign(globalThis, { publishesLayers, sent });
+})()"""
+
+
+def task_layers(browser, url, codec, mode, done):
+    """A page publishes spatial layers by WHIP, and plays the top one by WHEP. It goes on publishing until a file is there."""
+    browser.go(f"{url}live/play.html?id=nobody&autoplay=false")
+    browser.run(f"void {PEERS}")
+    browser.run(f"void {LAYERS}")
+    negotiated = browser.run(f"publishesLayers('whip/mirror', 'video/{codec}', '{mode}', 1200000)")
+    assert negotiated["offered"] == negotiated["answered"], negotiated
+    browser.wait("the publisher", lambda: browser.run("publisher.peer.connectionState") == "connected")
+    browser.wait("the layers", lambda: browser.run("sent().then(({ scalabilityMode }) => scalabilityMode)") == mode)
+    browser.wait("the stream", lambda: browser.run("plays('whep/mirror').catch(() => false)"))
+    try:
+        browser.wait("the top layer", lambda: browser.run("received('video').then(({ frameWidth }) => frameWidth)") == 960)
+        before = browser.run("received('video').then(({ framesDecoded }) => framesDecoded)")
+        browser.wait("pictures", lambda: browser.run("received('video').then(({ framesDecoded }) => framesDecoded)") > before + 30)
+    except AssertionError as error:
+        sent, received = browser.run("sent()"), browser.run("received('video')")
+        raise AssertionError(f"{error}: sent {sent}, received {received}") from error
+    lost = browser.run("received('video').then(({ packetsLost }) => packetsLost)")
+    assert lost == 0, f"{lost} packets lost"
+    print(json.dumps(negotiated), file=sys.stderr)
+    open(done + ".plays", "w").close()
+    browser.wait("the end", lambda: os.path.exists(done))
+
+
 class Elsewhere(http.server.BaseHTTPRequestHandler):
     """A page of another origin with a player: in a frame, or by the module."""
     url = ""

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Home, Program, Server, make_once, python, run, secs, wait_for};
+use crate::support::{Home, Program, Server, ffmpeg9, make_once, python, run, secs, wait_for};
 
 const CHROMIUM: &str = "chromium";
 const FIREFOX: &str = "firefox";
@@ -100,6 +100,41 @@ fn firefox_publishes_and_plays_by_whip_and_whep_with_data_channels() {
     // Browsers allow a camera only to pages of this address.
     server.http.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     does(&[FIREFOX], "peers", &server, &[]);
+}
+
+/// Publishes three spatial layers from Chromium. Viewers get the top one in its true size, over WebRTC and over HTTP-FLV,
+/// and the lowest one if they select it.
+fn spatial_layers_of(codec: &str) {
+    let server = Server::start(&["server.workers=2"]);
+    let home = Home::new();
+    let done = home.path().join("done");
+    let plays = home.path().join("done.plays");
+    let mut command = script(CHROMIUM, "layers", &server, &[codec, "L3T3_KEY", done.to_str().unwrap()]);
+    let browser = std::thread::spawn(move || run(&mut command));
+    wait_for("the viewer", secs(90), || plays.exists() || browser.is_finished());
+    // Sizes of the decoded pictures of a viewer.
+    let sizes = |query: &str| {
+        let url = format!("http://{}/live/mirror.flv?audio=none{query}", server.http);
+        let mut decode = Command::new(ffmpeg9());
+        decode.args(["-hide_banner", "-nostdin", "-i", &url, "-map", "0:v", "-frames:v", "30"]);
+        let (_, _, told) = run(decode.args(["-vf", "showinfo", "-f", "null", "-"]));
+        let size = |line: &str| Some(line.split_once(" s:")?.1.split_once(' ')?.0.to_owned());
+        (told.lines().filter_map(size).collect::<Vec<_>>(), told)
+    };
+    let seen = if plays.exists() { ["", "&video=0"].map(sizes).to_vec() } else { Vec::new() };
+    std::fs::write(&done, []).unwrap();
+    let (status, said, told) = browser.join().unwrap();
+    assert!(status.success() && said.trim() == "ok", "{codec}: {said}{told}");
+    // Chromium rounds the sizes of lower layers. ffmpeg shows all layers of a key frame.
+    for ((sizes, told), wanted) in seen.iter().zip(["960x540", "240x13"]) {
+        let right = sizes.iter().filter(|size| size.starts_with(wanted)).count();
+        assert!(right > 20, "{codec}, {wanted}: {right} of {}: {told}", sizes.len());
+    }
+}
+
+#[test]
+fn spatial_layers_of_vp9_are_renditions() {
+    spatial_layers_of("VP9");
 }
 
 #[test]

@@ -341,6 +341,48 @@ fn a_session_has_a_url_that_every_worker_knows() {
 }
 
 #[test]
+fn a_player_chooses_among_the_layers_of_its_video() {
+    let server = Server::start(&["server.workers=2"]);
+    let _publisher = Program::ffmpeg_publish(&media_file(false, 20), &server.rtmp_url("live/v"));
+    wait_for_stream(&server, "v");
+    let offer = offer(Codec::H264, Direction::RecvOnly);
+    let reply = server.api().call_with("POST", "/live/whep/v", &[SDP], Some(&offer));
+    assert_eq!(reply.status, 201, "{}", reply.body);
+    let location = header(&reply, "Location");
+    let link = format!("<{location}/layer>; rel=\"urn:ietf:params:whep:ext:core:layer\"");
+    assert!(reply.head.contains(&link), "{}", reply.head);
+    let path = format!("/live/whep/{location}/layer");
+    let listed = server.api().get(&path);
+    let layers: Value = serde_json::from_str(&listed.body).unwrap();
+    assert_eq!(layers["0"]["layers"][0]["encodingId"], "0", "{}", listed.body);
+    assert_eq!(layers["0"]["active"], layers["0"]["layers"], "{}", listed.body);
+    let choose = |path: &str, body: &str| {
+        let json = [("Content-Type", "application/json")];
+        server.api().call_with("POST", path, &json, Some(body)).status
+    };
+    for (body, status) in [
+        (r#"{"mediaId":"0","encodingId":"0"}"#, 200),
+        (r#"{"mediaId":0,"maxHeight":100}"#, 200),
+        ("{}", 200),
+        (r#"{"encodingId":"7"}"#, 404),
+        (r#"{"mediaId":"other"}"#, 404),
+        (r#"{"encodingId":[]}"#, 400),
+        ("no choice", 400),
+    ] {
+        assert_eq!(choose(&path, body), status, "{body}");
+    }
+    let wrong = "/live/whep/v/0-00000000000000000000000000000000/layer";
+    assert_eq!((choose(wrong, "{}"), server.api().get(wrong).status), (404, 404));
+    assert_eq!(server.api().call_with("POST", &path, &[SDP], Some("{}")).status, 415);
+    // A publisher has no layers to choose.
+    let offer = crate::webrtc::offer(Codec::H264, Direction::SendOnly);
+    let published = server.api().call_with("POST", "/live/whip/w", &[SDP], Some(&offer));
+    assert!(!published.head.contains("ext:core:layer"), "{}", published.head);
+    assert_eq!(server.api().delete(&format!("/live/whep/{location}")).status, 200);
+    assert_eq!(choose(&path, "{}"), 404);
+}
+
+#[test]
 fn a_token_comes_in_its_header() {
     let server = Server::start(&["app.publishTokenControlEnabled=true"]);
     let offer = offer(Codec::H264, Direction::SendOnly);

@@ -303,14 +303,17 @@ impl Track {
         self.config.codec().kind()
     }
 
-    /// Returns width and height of the pictures, from the configuration or else from the rendition.
+    /// Returns width and height of the pictures, from the configuration or else from the rendition. One of several
+    /// renditions may be a spatial layer, whose configuration states the size of the top layer.
     #[must_use]
     pub fn picture_size(&self) -> Option<(u32, u32)> {
         let told = || {
             let rendition = self.rendition.as_ref().filter(|one| one.width > 0 && one.height > 0)?;
             Some((rendition.width, rendition.height))
         };
-        self.config.picture_size().or_else(told)
+        let is_one_of_several = self.rendition.as_ref().is_some_and(|one| one.group != 0);
+        let of_group = if is_one_of_several { told() } else { None };
+        of_group.or_else(|| self.config.picture_size()).or_else(told)
     }
 
     /// Returns the duration of a unit in ticks of the track's timescale; known for audio with a fixed or signalled

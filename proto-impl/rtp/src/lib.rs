@@ -3,6 +3,7 @@
 
 pub mod bandwidth;
 mod demux;
+pub mod dependency;
 mod error;
 pub mod extension;
 mod header;

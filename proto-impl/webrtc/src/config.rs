@@ -48,6 +48,10 @@ pub struct Config {
     /// clients that view a room need this, because the server offers sections as participants come and go. If false,
     /// the first offer fixes the sections, at most [`crate::SECTIONS_MAX`].
     pub takes_changes: bool,
+    /// True if a received picture of VP9 is an event for each of its spatial layers
+    /// ([`rtp::payload::Depacketizer::with_layers`]), of which the owner forwards one. If false, it is one frame, that of
+    /// the top layer.
+    pub spatial_layers: bool,
 }
 
 impl Config {
@@ -71,6 +75,7 @@ impl Config {
             datagram_bytes_max: 1200,
             audio_levels: false,
             takes_changes: false,
+            spatial_layers: false,
         }
     }
 }

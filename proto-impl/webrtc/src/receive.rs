@@ -26,11 +26,14 @@ use rtp::transport_cc::ArrivalRecorder;
 use rtp::{Packet, PayloadType, SequenceNumber, Ssrc};
 use sdp::{Feedback, MediaKind};
 
+use crate::config::Config;
 use crate::event::Event;
 use crate::negotiate::{Section, SectionFormat, SectionId};
+use described::Described;
 use key_frames::KeyFrameDemand;
 use loudness::Loudness;
 
+mod described;
 mod key_frames;
 mod loudness;
 
@@ -74,6 +77,8 @@ struct Source {
     last_frame: Option<u32>,
     /// Sequence number of the next full intra request (RFC 5104 §4.3.1.1).
     command: u8,
+    /// Descriptors of the source's frames, from the first one on.
+    described: Option<Box<Described>>,
 }
 
 /// A layer of a section.
@@ -95,6 +100,8 @@ struct Incoming {
     pli: bool,
     /// True if the peer supports full intra requests.
     fir: bool,
+    /// True if a picture is a frame for each of its spatial layers.
+    takes_layers: bool,
     /// Layers of the section, at least one.
     layers: Vec<Layer>,
     /// Audio only, if packets carry levels: the smoothed loudness.
@@ -119,6 +126,21 @@ pub(crate) struct Reception {
     pub(crate) playout_delay: Option<PlayoutDelay>,
 }
 
+/// Settings for a peer that sends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wishes {
+    /// Maximum rate in bits per second, for peers with REMB.
+    pub(crate) bitrate_max: u64,
+    /// True if a picture is a frame for each of its spatial layers.
+    pub(crate) spatial_layers: bool,
+}
+
+impl Wishes {
+    pub(crate) const fn of(config: &Config) -> Self {
+        Self { bitrate_max: config.bitrate_max, spatial_layers: config.spatial_layers }
+    }
+}
+
 /// Feedback to be sent to the peer at once.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
@@ -132,9 +154,12 @@ pub(crate) struct Requests {
 
 impl Reception {
     /// Creates the state for the sections that receive.
-    pub(crate) fn new(now: Instant, sections: &[Section], bitrate_max: u64) -> Self {
-        let sections: Vec<Incoming> =
-            sections.iter().filter(|section| section.direction.receives()).map(Incoming::new).collect();
+    pub(crate) fn new(now: Instant, sections: &[Section], wishes: Wishes) -> Self {
+        let sections: Vec<Incoming> = sections
+            .iter()
+            .filter(|section| section.direction.receives())
+            .map(|section| Incoming::new(section, wishes))
+            .collect();
         let mut reception = Self {
             sections,
             sources: Sources::new(),
@@ -145,7 +170,7 @@ impl Reception {
             malformed: 0,
             playout_delay: None,
         };
-        reception.choose_feedback(now, bitrate_max);
+        reception.choose_feedback(now, wishes.bitrate_max);
         reception
     }
 
@@ -165,18 +190,18 @@ impl Reception {
     }
 
     /// Applies the sections of a later description; sections that continue keep their state.
-    pub(crate) fn change(&mut self, now: Instant, sections: &[Section], bitrate_max: u64) {
+    pub(crate) fn change(&mut self, now: Instant, sections: &[Section], wishes: Wishes) {
         let mut former = std::mem::take(&mut self.sections);
         for section in sections.iter().filter(|section| section.direction.receives()) {
             let same = |old: &Incoming| old.section.id == section.id && old.section.mid == section.mid;
             let old = former.iter().position(same).map(|at| former.swap_remove(at));
-            self.sections.push(old.unwrap_or_else(|| Incoming::new(section)));
+            self.sections.push(old.unwrap_or_else(|| Incoming::new(section, wishes)));
         }
         let gone: Vec<SectionId> = former.iter().map(|incoming| incoming.section.id).collect();
         let of_gone = self.sources.iter_mut().filter(|(_, source)| gone.contains(&source.section));
         let of_gone: Vec<Ssrc> = of_gone.map(|(ssrc, _)| ssrc).collect();
         of_gone.into_iter().for_each(|ssrc| drop(self.sources.remove(ssrc)));
-        self.choose_feedback(now, bitrate_max);
+        self.choose_feedback(now, wishes.bitrate_max);
     }
 
     /// Handles a decrypted RTP packet.
@@ -239,6 +264,9 @@ impl Reception {
         {
             rate.handle_queue(queue);
         }
+        if let Some(value) = values.dependency_descriptor.filter(|_| listens) {
+            source.described.get_or_insert_default().arrive(packet.header.timestamp, value);
+        }
         // Padding and packets of unused sources occupy sequence numbers too. They are passed to the receiver with an
         // empty payload, so that they do not count as missing.
         let payload = if listens && speaks { packet.payload } else { &[] };
@@ -265,7 +293,11 @@ impl Reception {
         }
         let Some(repaired) = incoming.rtx.unwrap(packet) else { return };
         let ssrc = repaired.header.ssrc;
+        let values = incoming.section.extensions.read(packet.header.extension);
         let Some(source) = self.sources.get_mut(ssrc) else { return };
+        if let Some(value) = values.dependency_descriptor.filter(|_| incoming.is_current(ssrc)) {
+            source.described.get_or_insert_default().arrive(repaired.header.timestamp, value);
+        }
         let payload = packet.payload.get(repaired.payload_at..).filter(|_| incoming.is_current(ssrc));
         let payload = Bytes::copy_from_slice(payload.unwrap_or_default());
         source.receiver.handle_recovered(now, &repaired.header, payload);
@@ -441,7 +473,7 @@ impl Reception {
 }
 
 impl Incoming {
-    fn new(section: &Section) -> Self {
+    fn new(section: &Section, wishes: Wishes) -> Self {
         let mut rtx = RtxMap::new();
         for format in &section.formats {
             if let Some(repair) = format.rtx {
@@ -459,6 +491,7 @@ impl Incoming {
             nack: wants(&Feedback::Nack),
             pli: wants(&Feedback::Pli),
             fir: wants(&Feedback::Fir),
+            takes_layers: wishes.spatial_layers,
             layers: (0..section.layers.len().max(1))
                 .map(|_| Layer { requests: KeyFrameDemand::default(), current: None })
                 .collect(),
@@ -571,6 +604,7 @@ impl Incoming {
             needs_key_frame: true,
             last_frame: None,
             command: 0,
+            described: None,
         }
     }
 }
@@ -627,7 +661,7 @@ impl Source {
     }
 
     fn forget_format(&mut self) {
-        (self.format, self.last_frame) = (None, None);
+        (self.format, self.last_frame, self.described) = (None, None, None);
         (self.continuity, self.missing, self.lost_at) = (None, 0, None);
     }
 
@@ -674,7 +708,11 @@ impl Source {
             // Where retransmission has an SSRC of its own, padding uses that, and numbers of H.264 prove too little.
             let pads = |codec: &Codec| *codec != Codec::H264 || !incoming.repairs(index);
             self.continuity = codec.filter(pads).and_then(Continuity::new);
-            self.format = Some((index, Depacketizer::new(format)?));
+            let depacketizer = Depacketizer::new(format)?;
+            // Decoders of AV1 need temporal delimiters to show less than the top layer.
+            let is_layered = incoming.takes_layers && codec == Some(Codec::Vp9);
+            let depacketizer = if is_layered { depacketizer.with_layers() } else { depacketizer };
+            self.format = Some((index, depacketizer));
             events.push_back(Event::Format { section: self.section, format: index });
         }
         let missing = std::mem::take(&mut self.missing);
@@ -729,6 +767,9 @@ impl Source {
         events: &mut VecDeque<Event>,
     ) -> Result<(), rtp::payload::Error> {
         let Some((_, depacketizer)) = &mut self.format else { return Ok(()) };
+        if let Some(described) = &mut self.described {
+            described.take(part.timestamp, |layer| depacketizer.note_layer(layer));
+        }
         self.last_frame = Some(part.timestamp);
         let dropped = depacketizer.stats().dropped;
         let taken = depacketizer.handle_part(part);

@@ -449,9 +449,11 @@ impl Sender {
     }
 
     /// Switches to another track with the same content, starting with `unit`. The sent timestamps advance even
-    /// if the track's clock is behind that of the former track.
+    /// if the track's clock is behind that of the former track. `unit` is a key frame, which needs nothing before it, so
+    /// the peer sees a gap only if a unit has left in part.
     pub(crate) fn switch(&mut self, unit: &LoggedUnit) {
-        self.skip();
+        self.hole |= !self.starts && !self.waiting.is_empty();
+        self.waiting.clear();
         if let Some(catch_up) = &mut self.clock.catch_up {
             catch_up.end();
         }

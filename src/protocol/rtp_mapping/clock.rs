@@ -39,6 +39,11 @@ impl SourceClock {
         Self { rate, unwrap, has_begun: false }
     }
 
+    /// The clock rate.
+    pub(in crate::protocol) const fn rate(&self) -> Timescale {
+        self.rate
+    }
+
     /// True if a frame has arrived.
     pub(in crate::protocol) const fn has_begun(&self) -> bool {
         self.has_begun

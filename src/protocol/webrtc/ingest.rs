@@ -4,7 +4,8 @@
 //! time, by their arrival and the sender's reports.
 //!
 //! **Layers.** The layers of a simulcast are tracks with the same picture: renditions. A layer that the publisher
-//! stops sending is removed from the stream, and returns with its next key frame.
+//! stops sending is removed from the stream, and returns with its next key frame. So are the spatial layers of a picture
+//! (SVC): each is a track whose units contain what a decoder of that layer needs.
 //!
 //! **Beginning.** Units wait until each section has a track, at most [`START_WAIT`], so that the stream's first viewers
 //! get all tracks. Units that cannot be decoded (video before a key frame, and after a loss until the next one) are
@@ -21,7 +22,7 @@ use media::{
     Unwrap,
 };
 use rtp::NtpTime;
-use rtp::payload::{Frame, codec_of_description};
+use rtp::payload::{Frame, SpatialLayer, codec_of_description};
 
 use super::info::{Rates, TrackInfo};
 use crate::mail::Grant;
@@ -35,14 +36,20 @@ const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
 /// Time without frames, while other layers of the section continue, after which a layer counts as stopped.
 const LAYER_SILENCE: Duration = Duration::from_secs(2);
+/// The same for a spatial layer, whose frames come with those of the other layers.
+const SPATIAL_SILENCE: Duration = Duration::from_millis(500);
+/// Maximum number of tracks of a kind.
+const TRACKS_MAX: u8 = 16;
 /// Minimum interval of updates of a rendition's rate.
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A media section in which the publisher sends, or one layer of a section's simulcast.
+/// A media section in which the publisher sends, or one layer of a section's simulcast, or a spatial layer of either.
 #[derive(Debug)]
 struct Incoming {
     section: SectionId,
     layer: u8,
+    /// Number of the spatial layer; `None` before the first picture with several.
+    spatial: Option<u8>,
     /// Number of the group of renditions; 0 if the section has no layers.
     group: u8,
     /// Time of the last frame.
@@ -93,6 +100,7 @@ impl Ingest {
             Some(Incoming {
                 section: section.id,
                 layer,
+                spatial: None,
                 group,
                 heard: None,
                 track,
@@ -128,14 +136,16 @@ impl Ingest {
         frame: Frame,
         sampled: Option<NtpTime>,
     ) -> bool {
-        let is_it = |one: &Incoming| one.section == section && one.layer == layer;
-        let Some(at) = self.sections.iter().position(is_it) else { return true };
+        let Some(at) = self.place_of(section, layer, frame.layer) else { return true };
         if !self.sections.iter().any(|one| one.clock.has_begun()) {
             // The wait for the other sections begins with the first frame, because ICE and DTLS took the time before
             // it.
             self.began = now;
         }
         self.drop_silent_layers(now, section);
+        if frame.key_frame {
+            self.drop_upper_layers((section, layer), frame.layer.top);
+        }
         let Some(incoming) = self.sections.get_mut(at) else { return true };
         incoming.heard = Some(now);
         let own = incoming.clock.own(frame.timestamp);
@@ -155,7 +165,7 @@ impl Ingest {
         if frame.key_frame {
             let (own, rest) = configs::of_key_frame(codec, &payload);
             config = own.or(config);
-            size = configs::size_of_key_frame(codec, &payload);
+            size = frame.layer.size.or_else(|| configs::size_of_key_frame(codec, &payload));
             payload = rest;
         }
         incoming.needs_key_frame = false;
@@ -183,13 +193,84 @@ impl Ingest {
         true
     }
 
+    /// Returns the index of a frame's source. The first picture with several spatial layers makes the section's track that
+    /// of the lowest one, and each other layer has a track of its own.
+    fn place_of(&mut self, section: SectionId, layer: u8, of: SpatialLayer) -> Option<usize> {
+        let is_it = |one: &Incoming| one.section == section && one.layer == layer;
+        let first = self.sections.iter().position(is_it)?;
+        let known = self.sections.get_mut(first)?;
+        if known.spatial.is_none() && of.top > 0 {
+            let group = if known.group == 0 { section.0.saturating_add(1) } else { known.group };
+            let id = known.track;
+            (known.spatial, known.group) = (Some(0), group);
+            self.regroup(id, group);
+        }
+        let known = self.sections.get(first)?;
+        let of_spatial = |one: &Incoming| is_it(one) && one.spatial == Some(of.index);
+        if known.spatial.is_none() {
+            return Some(first);
+        }
+        if let Some(at) = self.sections.iter().position(of_spatial) {
+            return Some(at);
+        }
+        let (codec, rate, group) = (known.codec, known.clock.rate(), known.group);
+        let config = known.config.clone();
+        let is_used = |track: &TrackId| self.sections.iter().any(|one| one.track == *track);
+        let track =
+            (0..TRACKS_MAX).filter_map(|n| TrackId::nth(codec.kind(), n)).find(|track| !is_used(track))?;
+        self.sections.push(Incoming {
+            section,
+            layer,
+            spatial: Some(of.index),
+            group,
+            heard: None,
+            track,
+            codec,
+            clock: SourceClock::new(rate, Unwrap::new(u32::BITS)),
+            needs_key_frame: true,
+            config,
+        });
+        self.sections.len().checked_sub(1)
+    }
+
+    /// Makes a track a rendition.
+    fn regroup(&mut self, id: TrackId, group: u8) {
+        let bit_rate = u32::try_from(self.rates.of(id)).unwrap_or(u32::MAX);
+        let Some(size) = self.tracks.get(id).map(|track| track.picture_size().unwrap_or_default()) else {
+            return;
+        };
+        let tracks = Arc::make_mut(&mut self.tracks);
+        tracks.epoch = tracks.epoch.wrapping_add(1);
+        if let Some(track) = tracks.get_mut(id) {
+            let (width, height) = size;
+            track.rendition = Some(Rendition { group, width, height, bit_rate });
+        }
+    }
+
     /// Removes layers of a section that the publisher no longer sends.
     fn drop_silent_layers(&mut self, now: Instant, section: SectionId) {
-        let is_silent = |heard: Option<Instant>| {
-            heard.is_some_and(|at| now.saturating_duration_since(at) >= LAYER_SILENCE)
-        };
-        let layers = self.sections.iter_mut().filter(|one| one.section == section && one.group != 0);
-        for layer in layers.filter(|one| is_silent(one.heard)) {
+        // Spatial layers are compared with each other, because a publisher that pauses pauses all of them.
+        let of_section = |one: &&Incoming| one.section == section && one.group != 0;
+        let newest = self.sections.iter().filter(of_section).filter_map(|one| one.heard).max();
+        self.drop_layers(|one| {
+            let (by, after) = match one.spatial {
+                Some(_) => (newest.unwrap_or(now), SPATIAL_SILENCE),
+                None => (now, LAYER_SILENCE),
+            };
+            one.section == section && one.heard.is_some_and(|at| by.saturating_duration_since(at) >= after)
+        });
+    }
+
+    /// Removes spatial layers that a key picture no longer has.
+    fn drop_upper_layers(&mut self, (section, layer): (SectionId, u8), top: u8) {
+        self.drop_layers(|one| {
+            let is_it = one.section == section && one.layer == layer && one.heard.is_some();
+            is_it && one.spatial.is_some_and(|spatial| spatial > top)
+        });
+    }
+
+    fn drop_layers(&mut self, is_gone: impl Fn(&Incoming) -> bool) {
+        for layer in self.sections.iter_mut().filter(|one| one.group != 0 && is_gone(one)) {
             (layer.heard, layer.needs_key_frame) = (None, true);
             let tracks = Arc::make_mut(&mut self.tracks);
             tracks.epoch = tracks.epoch.wrapping_add(1);
@@ -222,7 +303,7 @@ impl Ingest {
     /// Handles a loss in a section. Video of the section cannot be decoded until the next key frame.
     pub(super) fn lost(&mut self, section: SectionId, layer: u8) {
         let is_it = |one: &&mut Incoming| one.section == section && one.layer == layer;
-        if let Some(incoming) = self.sections.iter_mut().find(is_it) {
+        for incoming in self.sections.iter_mut().filter(is_it) {
             incoming.needs_key_frame = incoming.codec.kind() == TrackKind::Video;
         }
     }
@@ -296,10 +377,18 @@ impl Ingest {
 
     /// Records the frame size of a track whose configuration lacks it. Decoders need not be notified.
     fn resize(&mut self, id: TrackId, (width, height): (u32, u32)) {
-        if self.tracks.get(id).is_none_or(|track| track.picture_size() == Some((width, height))) {
+        let group = self.group_of(id);
+        let is_known = |track: &Track| {
+            let told = track.rendition.as_ref().map(|rendition| (rendition.width, rendition.height));
+            if group == 0 {
+                track.picture_size() == Some((width, height))
+            } else {
+                told == Some((width, height))
+            }
+        };
+        if self.tracks.get(id).is_none_or(is_known) {
             return;
         }
-        let group = self.group_of(id);
         let tracks = Arc::make_mut(&mut self.tracks);
         tracks.epoch = tracks.epoch.wrapping_add(1);
         if let Some(track) = tracks.get_mut(id) {

@@ -67,14 +67,27 @@ enum Choice {
     Probe(u64),
 }
 
+/// A rendition that a viewer asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Forced {
+    /// The largest that is not higher, or else the lowest one.
+    Height(u32),
+    /// The largest that is neither wider nor higher, or else the smallest one.
+    Size(u32, u32),
+    /// The video track with this number.
+    Track(u8),
+    /// The rendition with this number, counted from the smallest; or else the largest.
+    Layer(u8),
+}
+
 /// The choice among renditions for one viewer.
 #[derive(Debug)]
 pub(super) struct Layers {
     codec: Codec,
     group: u8,
     wanted: TrackId,
-    /// The height that the viewer asked for.
-    forced: Option<u32>,
+    /// The rendition that the viewer asked for.
+    forced: Option<Forced>,
     look_at: Instant,
     narrow: u8,
     /// Time since which the path has been without trouble; and the time that must pass without trouble before a larger
@@ -100,6 +113,10 @@ fn renditions(tracks: &Tracks, codec: Codec, group: u8) -> Vec<&Track> {
 
 fn rate_of(track: &Track) -> u64 {
     track.rendition.as_ref().map_or(0, |rendition| rendition.bit_rate.into())
+}
+
+fn width_of(track: &Track) -> u32 {
+    track.rendition.as_ref().map_or(0, |rendition| rendition.width)
 }
 
 fn height_of(track: &Track) -> u32 {
@@ -137,9 +154,14 @@ impl Layers {
         self.wanted
     }
 
-    /// Sets the height that the viewer asked for; `None` to choose by the path.
-    pub(super) const fn force(&mut self, height: Option<u32>) {
-        self.forced = height;
+    /// Sets the rendition that the viewer asked for; `None` to choose by the path.
+    pub(super) const fn force(&mut self, forced: Option<Forced>) {
+        self.forced = forced;
+    }
+
+    /// Returns the renditions, smallest first.
+    pub(super) fn all<'t>(&self, tracks: &'t Tracks) -> Vec<&'t Track> {
+        renditions(tracks, self.codec, self.group)
     }
 
     /// Returns the tracks to send.
@@ -179,7 +201,7 @@ impl Layers {
         }
         let all = renditions(tracks, self.codec, self.group);
         let wanted = match (self.forced, all.iter().position(|track| track.id == self.wanted)) {
-            (Some(height), _) => forced(&all, height)?.id,
+            (Some(wish), _) => forced(&all, wish)?.id,
             // The publisher no longer sends the chosen rendition: take the smallest, then whatever the path
             // carries.
             (None, None) => all.first()?.id,
@@ -233,9 +255,22 @@ fn needed(track: &Track) -> u64 {
     rate_of(track).saturating_mul(MARGIN_EIGHTHS) / 8
 }
 
-/// Returns the largest rendition that is not higher than `height`, or else the lowest one.
-fn forced<'t>(all: &[&'t Track], height: u32) -> Option<&'t Track> {
-    all.iter().rev().find(|track| height_of(track) <= height).or_else(|| all.first()).copied()
+/// Returns the rendition that a viewer asked for; `None` if there is none.
+fn forced<'t>(all: &[&'t Track], wish: Forced) -> Option<&'t Track> {
+    let largest = |fits: &dyn Fn(&Track) -> bool| all.iter().rev().find(|track| fits(track));
+    let found = match wish {
+        Forced::Height(height) => largest(&|track| height_of(track) <= height).or_else(|| all.first()),
+        Forced::Size(width, height) => {
+            let is_within = |track: &Track| width_of(track) <= width && height_of(track) <= height;
+            largest(&is_within).or_else(|| all.first())
+        }
+        Forced::Track(number) => {
+            let id = TrackId::nth(TrackKind::Video, number);
+            all.iter().find(|track| Some(track.id) == id).or_else(|| all.last())
+        }
+        Forced::Layer(number) => all.get(usize::from(number)).or_else(|| all.last()),
+    };
+    found.copied()
 }
 
 #[cfg(test)]
@@ -338,16 +373,35 @@ mod tests {
     #[test]
     fn a_forced_height_is_kept_whatever_the_path_and_auto_takes_it_back() {
         let mut bench = Bench::new();
-        bench.layers.force(Some(400));
+        bench.layers.force(Some(Forced::Height(400)));
         let switches = bench.run(5, |_| carries(9_000_000));
         assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(2)]);
-        bench.layers.force(Some(1080));
+        bench.layers.force(Some(Forced::Height(1080)));
         let switches = bench.run(5, |_| carries(90_000));
         assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(0)]);
-        bench.layers.force(Some(100));
+        bench.layers.force(Some(Forced::Height(100)));
         assert_eq!(bench.run(1, |_| carries(9_000_000))[0].1, id(2), "none is so low");
         bench.layers.force(None);
         assert_eq!(bench.run(10, |_| carries(9_000_000)).last().unwrap().1, id(0));
+    }
+
+    #[test]
+    fn a_forced_track_layer_or_size_is_kept_and_the_nearest_stands_in() {
+        for (wish, wanted) in [
+            (Forced::Track(2), id(2)),
+            (Forced::Track(9), id(0)),
+            (Forced::Layer(0), id(2)),
+            (Forced::Layer(1), id(1)),
+            (Forced::Layer(7), id(0)),
+            (Forced::Size(1280, 4000), id(1)),
+            (Forced::Size(1279, 720), id(2)),
+            (Forced::Size(1, 1), id(2)),
+        ] {
+            let mut bench = Bench::new();
+            bench.layers.force(Some(wish));
+            bench.run(1, |_| carries(900_000_000));
+            assert_eq!(bench.layers.wanted, wanted, "{wish:?}");
+        }
     }
 
     /// A viewer that is sent nothing does not learn that its rendition has left the stream.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use sdp::Description;
 
+use super::extensions::LayerChoice;
 use super::info::{Bitrates, TrackInfo};
 use super::room::Choice;
 use crate::auth::access::Params;
@@ -64,6 +65,10 @@ pub(super) enum Later {
     Delete,
     /// The client's answer to an offer of ours.
     Answer(Box<Description>),
+    /// The client asks for the layers of its video.
+    Layers,
+    /// The client chooses a layer.
+    Choose(LayerChoice),
     /// The client adds candidates or restarts ICE: the fragment of a description, and `If-Match`.
     Patch { fragment: Box<Description>, if_match: Option<String> },
 }

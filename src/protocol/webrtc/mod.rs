@@ -18,6 +18,7 @@
 mod candidates;
 mod codecs;
 mod data;
+mod extensions;
 mod ice_servers;
 mod info;
 mod ingest;
@@ -128,6 +129,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         whip("/{any}/whep/{id}", whip::ENDPOINT, whip::OFFERS, whip::play),
         whip("/{any}/whep/{id}/", whip::ENDPOINT, whip::OFFERS, whip::play),
         whip("/{any}/whep/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
+        whip("/{any}/whep/{id}/{session}/layer", extensions::RESOURCE, extensions::CHOICES, whip::layer),
         Mount {
             path: "/{app}/websocket",
             methods: Methods::These(&[Method::Get, Method::Head]),

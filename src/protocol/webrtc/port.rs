@@ -98,7 +98,12 @@ impl RtcPort {
         let ice = ice::LiteConfig { connect_timeout, tag, ..ice::LiteConfig::default() };
         let config =
             Config::new(IceMode::Lite { config: Arc::new(ice), addresses: addresses.clone() }, identity);
-        let config = Arc::new(Config { tcp: settings.tcp, playout_delay: settings.playout_delay, ..config });
+        let config = Arc::new(Config {
+            tcp: settings.tcp,
+            playout_delay: settings.playout_delay,
+            spatial_layers: true,
+            ..config
+        });
         self.config = Some((settings.clone(), addresses, Arc::clone(&config)));
         Some(config)
     }

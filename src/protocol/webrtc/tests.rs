@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use crypto::Seed;
 use media::codec::{Codec, CodecConfig, h264, opus};
 use media::{AccessUnit, Timescale, Track, TrackId, TrackKind, Tracks, nal};
-use rtp::payload::Frame;
+use rtp::payload::{Frame, SpatialLayer};
 use rtp::{NtpAnchor, NtpTime};
 use sdp::{Description, Direction, MediaKind};
 
@@ -199,7 +199,7 @@ fn picture(nals: &[&[u8]]) -> Bytes {
 }
 
 fn frame(timestamp: u32, key_frame: bool, payload: Bytes) -> Frame {
-    Frame { timestamp, key_frame, payload }
+    Frame::new(timestamp, key_frame, payload)
 }
 
 fn key(timestamp: u32) -> Frame {
@@ -325,6 +325,71 @@ fn layers_are_renditions_and_one_that_is_not_sent_leaves_the_stream() {
     }
     assert_eq!(ingest.source_of(high), Some((VIDEO, 1)));
     assert!(sent.iter().filter(|(_, track)| *track == high).count() > 190);
+}
+
+/// A frame of VP9 of one spatial layer (of three), with its size in key frames.
+fn vp9_layer(timestamp: u32, key_frame: bool, index: u8, top: u8) -> Frame {
+    let size = key_frame.then_some((160 << index, 90 << index));
+    let payload = Bytes::from(vec![0x86; 10 << index]);
+    Frame { layer: SpatialLayer { index, top, size }, ..frame(timestamp, key_frame, payload) }
+}
+
+#[test]
+fn spatial_layers_are_renditions_and_the_lowest_one_keeps_the_track() {
+    let start = Instant::now();
+    let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::Vp9], Codecs::ALL));
+    let mut at = 0;
+    let mut tracks = Arc::default();
+    // Gives a picture whose layers are listed, the top layer first. Returns the tracks of its units.
+    let mut picture = |ingest: &mut Ingest, key: bool, layers: &[u8], top: u8| {
+        at += 1;
+        let now = start + Duration::from_millis(u64::from(at) * 40);
+        ingest.frame(now, (AUDIO, 0), sound(at * 1920), None);
+        for layer in layers {
+            ingest.frame(now, (VIDEO, 0), vp9_layer(at * 3600, key, *layer, top), None);
+        }
+        let mut units = Vec::new();
+        while let Some((unit, of)) = ingest.poll_unit() {
+            tracks = of;
+            if unit.track != TrackId::AUDIO {
+                units.push((unit.track, unit.payload.len(), unit.dts));
+            }
+        }
+        let renditions = tracks.of_kind(TrackKind::Video).map(|track| (track.id, track.picture_size()));
+        (units, renditions.collect::<Vec<_>>())
+    };
+    let id = |n| TrackId::nth(TrackKind::Video, n).unwrap();
+    let ids = |units: &[(TrackId, usize, i64)]| units.iter().map(|unit| unit.0).collect::<Vec<_>>();
+
+    let (units, known) = picture(&mut ingest, true, &[0], 0);
+    assert_eq!((ids(&units), known), (vec![id(0)], vec![(id(0), Some((160, 90)))]), "before any layers");
+    let (units, known) = picture(&mut ingest, true, &[2, 1, 0], 2);
+    assert_eq!(ids(&units), [id(1), id(2), id(0)], "the top layer comes first");
+    assert_eq!(known, [(id(0), Some((160, 90))), (id(1), Some((640, 360))), (id(2), Some((320, 180)))]);
+    assert!(units.iter().all(|unit| unit.2 == units[0].2), "one time: {units:?}");
+    let (units, _) = picture(&mut ingest, false, &[2, 1, 0], 2);
+    assert_eq!(units.iter().map(|unit| unit.1).collect::<Vec<_>>(), [40, 20, 10]);
+    // The publisher omits the top layer: it leaves after half a second, and returns with a key frame.
+    let mut left = None;
+    for n in 0..30 {
+        let (units, known) = picture(&mut ingest, false, &[1, 0], 2);
+        assert_eq!(ids(&units), [id(2), id(0)]);
+        if known.len() == 2 {
+            left.get_or_insert(n);
+        }
+    }
+    assert!(left.is_some_and(|n| (11..=14).contains(&n)), "{left:?}");
+    assert_eq!(ids(&picture(&mut ingest, false, &[2, 1, 0], 2).0), [id(2), id(0)], "before its key frame");
+    assert_eq!(picture(&mut ingest, true, &[2, 1, 0], 2).1.len(), 3);
+    // A key picture with fewer layers: the upper ones leave at once.
+    let (units, known) = picture(&mut ingest, true, &[0], 0);
+    assert_eq!((ids(&units), known), (vec![id(0)], vec![(id(0), Some((160, 90)))]));
+    assert_eq!(ids(&picture(&mut ingest, true, &[2, 1, 0], 2).0), [id(1), id(2), id(0)]);
+    // A loss concerns all layers.
+    ingest.lost(VIDEO, 0);
+    assert_eq!(ids(&picture(&mut ingest, false, &[2, 1, 0], 2).0), []);
+    assert_eq!(ids(&picture(&mut ingest, true, &[2, 1, 0], 2).0), [id(1), id(2), id(0)]);
+    assert!((0..3).all(|n| ingest.source_of(id(n)) == Some((VIDEO, 0))));
 }
 
 // ---- viewers

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use ::webrtc::{Peer, Section, SectionId};
 use media::codec::Codec;
-use media::{TrackId, TrackKind, Tracks};
+use media::{Track, TrackId, TrackKind, Tracks};
 use smallvec::SmallVec;
 
 use super::info::{Bitrates, Rates, TrackInfo};
-use super::layers::{Layers, PathState, Step};
+use super::layers::{Forced, Layers, PathState, Step};
 use super::negotiation;
 use super::package::clock_of;
 use super::patience::Patience;
@@ -43,6 +43,19 @@ struct Output {
     /// Stream time of the last unit that an earlier subscription sent, in milliseconds. Units up to this time are not
     /// sent again.
     floor_ms: i64,
+}
+
+/// A rendition of a viewer's video.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layer {
+    /// Number of the video track.
+    pub(super) number: u8,
+    /// Width and height; 0 if unknown.
+    pub(super) size: (u32, u32),
+    /// Bits per second; 0 if unknown.
+    pub(super) bit_rate: u32,
+    /// True if the viewer is sent this rendition.
+    pub(super) is_sent: bool,
 }
 
 /// The state of a viewer.
@@ -137,6 +150,7 @@ impl Viewer {
     /// Assigns tracks to sections that carry none yet, if the stream has them now.
     fn settle(&mut self, now: Instant, peer: &mut Peer) {
         let tracks = Arc::clone(&self.tracks);
+        self.begin_layers(now, &tracks);
         let is_free = |section: &&Section| {
             let is_own = self.own.is_empty() || self.own.contains(&section.id);
             is_own && section.direction.sends() && self.outputs.iter().all(|one| one.section != section.id)
@@ -160,6 +174,16 @@ impl Viewer {
                 (self.layers, self.selects) = (Some(Box::new(layers)), true);
             }
             self.outputs.push(output);
+        }
+    }
+
+    /// Begins to choose among renditions if the viewer's video, which had none, has become one: a publisher may begin with
+    /// fewer spatial layers.
+    fn begin_layers(&mut self, now: Instant, tracks: &Tracks) {
+        if self.layers.is_none()
+            && let Some(layers) = self.video().and_then(|track| Layers::of(now, tracks, track))
+        {
+            (self.layers, self.selects) = (Some(Box::new(layers)), true);
         }
     }
 
@@ -212,10 +236,46 @@ impl Viewer {
     }
 
     /// Sets the height that the viewer wants; `None` to choose by the path.
-    pub(super) const fn force(&mut self, height: Option<u32>) {
+    pub(super) fn force(&mut self, height: Option<u32>) {
         if let Some(layers) = &mut self.layers {
-            layers.force(height);
+            layers.force(height.map(Forced::Height));
         }
+    }
+
+    /// Sets the rendition that the viewer wants; `None` to choose by the path. Returns false if there is no such track.
+    pub(super) fn choose(&mut self, forced: Option<Forced>) -> bool {
+        let known = self.layers();
+        if let Some(Forced::Track(number)) = forced
+            && !known.iter().any(|layer| layer.number == number)
+        {
+            return false;
+        }
+        if let Some(layers) = &mut self.layers {
+            layers.force(forced);
+        }
+        !known.is_empty()
+    }
+
+    /// Returns the renditions of the viewer's video, smallest first; a video without renditions is one.
+    pub(super) fn layers(&self) -> Vec<Layer> {
+        let sent = self.video();
+        let all = match &self.layers {
+            Some(layers) => layers.all(&self.tracks),
+            None => sent.and_then(|id| self.tracks.get(id)).into_iter().collect(),
+        };
+        let layer = |track: &Track| Layer {
+            number: track.id.index(),
+            size: track.picture_size().unwrap_or_default(),
+            bit_rate: track.rendition.as_ref().map_or(0, |rendition| rendition.bit_rate),
+            is_sent: Some(track.id) == sent,
+        };
+        all.into_iter().map(layer).collect()
+    }
+
+    /// Returns the section of the viewer's video.
+    pub(super) fn video_section(&self) -> Option<SectionId> {
+        let is_video = |output: &&Output| output.codec.kind() == TrackKind::Video;
+        self.outputs.iter().find(is_video).map(|output| output.section)
     }
 
     /// Returns the selection of tracks to send. Without renditions the stream's default is used.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use sdp::Description;
 
+use super::extensions::{LAYER, LAYER_SEGMENT, LayerChoice};
 use super::ice_servers::{self, For};
 use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
 use super::port::CONNECT_TIMEOUT;
@@ -175,6 +176,8 @@ enum About {
     },
     /// An existing or former session.
     Session,
+    /// The layers of a session's video.
+    Layers,
 }
 
 /// A request that waits for a session's answer.
@@ -202,9 +205,17 @@ impl Waiting {
 
     fn heard(&mut self, said: &FromSession) {
         let response = match (said, &self.about) {
-            (FromSession::Described(described), About::Offer { base, secret, links, .. }) => {
+            (FromSession::Described(described), About::Offer { base, secret, links, publishes, .. }) => {
                 let answer = |session| created((201, SDP), described, base, name_of(session, *secret));
-                with_links(self.session.map_or_else(unavailable, answer), links)
+                let response = with_links(self.session.map_or_else(unavailable, answer), links);
+                match self.session.filter(|_| !publishes) {
+                    Some(session) => {
+                        let name = name_of(session, *secret);
+                        let link = format!("<{base}{name}/{LAYER_SEGMENT}>; rel=\"{LAYER}\"");
+                        response.header("Link", link)
+                    }
+                    None => response,
+                }
             }
             (FromSession::Countered(described), About::Offer { base, secret, links, valid_until, .. }) => {
                 let kind = format!("{SDP}; valid-until=\"{valid_until}\"");
@@ -216,6 +227,10 @@ impl Waiting {
             (FromSession::Answered(status, tag, body), About::Session) => {
                 answered(*status, tag.as_deref(), body)
             }
+            (FromSession::Answered(200, _, body), About::Layers) if !body.is_empty() => {
+                Response::with_body(200, "application/json", body.clone()).header("Cache-Control", "no-store")
+            }
+            (FromSession::Answered(status, _, body), About::Layers) => answered(*status, None, body),
             (
                 FromSession::Described(_)
                 | FromSession::Refused(_)
@@ -269,7 +284,7 @@ impl Conversation for Waiting {
                 self.event = session.map(end);
                 self.respond(unavailable());
             }
-            (About::Session, _) => self.respond(not_found()),
+            (About::Session | About::Layers, _) => self.respond(not_found()),
         }
     }
 
@@ -381,6 +396,27 @@ fn read_name(name: &str) -> Option<(SessionRef, u64)> {
     let conn =
         ConnId { slot: u32::try_from(number(0, 8)?).ok()?, generation: u32::try_from(number(8, 16)?).ok()? };
     Some((SessionRef::new(WorkerId(worker.parse().ok()?), conn), number(16, 32)?))
+}
+
+/// Handler of the layers of a player's video, below its session's URL.
+pub(in crate::protocol) fn layer(http: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
+    let later = match asked.request.method {
+        Method::Get | Method::Head => Some(Later::Layers),
+        Method::Options => return http.respond(ctx.now, asked.fields, Response::empty(200)),
+        Method::Post | Method::Put | Method::Patch | Method::Delete => {
+            LayerChoice::read(&asked.request.body).map(Later::Choose)
+        }
+    };
+    match (read_name(asked.name("session")), later) {
+        (_, None) => http.respond(ctx.now, asked.fields, Response::error(400, "no choice of a layer")),
+        (None, _) => http.respond(ctx.now, asked.fields, not_found()),
+        (Some((to, secret)), Some(request)) => {
+            let message = Message::new(ToSession::Request { secret, request });
+            let event = Event::Family(FamilyEvent::Tell { to, message });
+            let conversation = Waiting::new(ctx, About::Layers, event, Some(to));
+            http.converse(asked, Box::new(conversation));
+        }
+    }
 }
 
 /// Handler of a session's URL.

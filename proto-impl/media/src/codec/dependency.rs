@@ -10,12 +10,12 @@
 //! | H.264 | one | `nal_ref_idc` (§7.4.1) |
 //! | H.265 | one for each temporal sub-layer | `TemporalId`, the types of sub-layer non-reference, TSA and STSA pictures (§7.4.2.2) |
 //! | VP8 | last, golden, altref, and the saved state | frame header (RFC 6386 §9.3 to §9.11) |
-//! | VP9 | eight, and the saved state | uncompressed header (§6.2); a superframe counts as referring to all |
+//! | VP9 | eight, and the saved state | uncompressed header (§6.2) of each frame of a superframe |
 //! | AV1 | eight | frame header (§5.9); with a decoder model it counts as referring to all |
 
 use wire::{BitReader, Truncated};
 
-use super::{CodecConfig, av1, h264, h265};
+use super::{CodecConfig, av1, h264, h265, vp9};
 use crate::nal::Nals;
 
 mod bool_decoder;
@@ -56,7 +56,7 @@ impl Dependency {
             CodecConfig::H264(_) => of_h264(frame),
             CodecConfig::H265(_) => of_h265(frame),
             CodecConfig::Vp8(_) => of_vp8::read(frame),
-            CodecConfig::Vp9(_) => of_vp9(frame).ok().flatten(),
+            CodecConfig::Vp9(_) => of_vp9(frame),
             CodecConfig::Av1(config) => of_av1::read(config, frame),
             CodecConfig::Aac(_)
             | CodecConfig::Opus(_)
@@ -138,15 +138,19 @@ fn of_h265(frame: &[u8]) -> Option<Dependency> {
 
 /// Value of frame_marker in VP9.
 const VP9_MARKER: u32 = 2;
-/// Upper bits of the last byte of a superframe (Annex B).
-const VP9_SUPERFRAME: u8 = 0xc0;
 
-/// Reads the uncompressed header (§6.2) up to the references. `None` if the frame must be assumed to refer to all
-/// slots.
-fn of_vp9(frame: &[u8]) -> Result<Option<Dependency>, Truncated> {
-    if frame.last().is_some_and(|last| last & 0xe0 == VP9_SUPERFRAME) {
-        return Ok(None);
+/// Reads the frames of a superframe, or a frame. `None` if one must be assumed to refer to all slots.
+fn of_vp9(unit: &[u8]) -> Option<Dependency> {
+    let mut all: Option<Dependency> = None;
+    for frame in vp9::frames(unit) {
+        let next = of_vp9_frame(frame).ok().flatten()?;
+        all = Some(all.map_or(next, |before| before.then(next)));
     }
+    all
+}
+
+/// Reads the uncompressed header (§6.2) up to the references.
+fn of_vp9_frame(frame: &[u8]) -> Result<Option<Dependency>, Truncated> {
     let mut bits = BitReader::new(frame);
     let (marker, low, high) = (bits.bits(2)?, bits.bits(1)?, bits.bits(1)?);
     let profile = high << 1 | low;

@@ -21,11 +21,13 @@ pub enum Extension {
     VideoOrientation,
     /// Capture time of the packet's contents.
     AbsCaptureTime,
+    /// Dependency descriptor ([`crate::dependency`]).
+    DependencyDescriptor,
 }
 
 impl Extension {
     /// All extensions, in the order in which they are written.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Mid,
         Self::Rid,
         Self::RepairedRid,
@@ -35,6 +37,7 @@ impl Extension {
         Self::PlayoutDelay,
         Self::VideoOrientation,
         Self::AbsCaptureTime,
+        Self::DependencyDescriptor,
     ];
 
     /// URI of the extension in `a=extmap`.
@@ -50,6 +53,9 @@ impl Extension {
             Self::PlayoutDelay => "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay",
             Self::VideoOrientation => "urn:3gpp:video-orientation",
             Self::AbsCaptureTime => "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time",
+            Self::DependencyDescriptor => {
+                "https://aomediacodec.github.io/av1-rtp-spec/#dependency-descriptor-rtp-header-extension"
+            }
         }
     }
 

@@ -147,6 +147,7 @@ mod tests {
             }),
             video_orientation: Some(3),
             abs_capture_time: Some(crate::NtpTime::new(0x0123_4567_89ab_cdef)),
+            dependency_descriptor: Some(&[0xc0, 0x12, 0x34]),
         }
     }
 

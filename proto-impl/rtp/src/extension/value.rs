@@ -90,6 +90,8 @@ pub struct Extensions<'a> {
     pub video_orientation: Option<u8>,
     /// Capture time of the packet's first sample, on the sender's wall clock.
     pub abs_capture_time: Option<NtpTime>,
+    /// Dependency descriptor, for [`crate::dependency::Dependencies::handle`].
+    pub dependency_descriptor: Option<&'a [u8]>,
 }
 
 /// Length of the longest fixed value.
@@ -99,6 +101,7 @@ const FIXED_BYTES_MAX: usize = 8;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'a> {
     Text(&'a str),
+    Bytes(&'a [u8]),
     Fixed([u8; FIXED_BYTES_MAX], usize),
 }
 
@@ -112,6 +115,7 @@ impl Value<'_> {
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
             Self::Fixed(bytes, length) => bytes.get(..*length).unwrap_or_default(),
         }
     }
@@ -143,12 +147,13 @@ impl<'a> Extensions<'a> {
                 let time = value.first_chunk().map(|time| NtpTime::new(u64::from_be_bytes(*time)));
                 self.abs_capture_time = time;
             }
+            (Extension::DependencyDescriptor, [_, _, _, ..]) => self.dependency_descriptor = Some(value),
             _ => {}
         }
     }
 
     /// Returns the values in the order of [`Extension::ALL`]; `None` for those not set.
-    pub(super) fn values(&self) -> [(Extension, Option<Value<'a>>); 9] {
+    pub(super) fn values(&self) -> [(Extension, Option<Value<'a>>); 10] {
         let level =
             |level: AudioLevel| Value::fixed(&[level.level & 0x7f | if level.voice { 0x80 } else { 0 }]);
         let send_time = |time: AbsSendTime| {
@@ -171,6 +176,7 @@ impl<'a> Extensions<'a> {
                 Extension::AbsCaptureTime,
                 self.abs_capture_time.map(|time| Value::fixed(&time.value().to_be_bytes())),
             ),
+            (Extension::DependencyDescriptor, self.dependency_descriptor.map(Value::Bytes)),
         ]
     }
 }

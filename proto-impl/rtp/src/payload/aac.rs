@@ -207,7 +207,7 @@ impl Depacketizer {
             let payload = open.bytes.split().freeze();
             self.fragmented = None;
             if !self.adts.take(&payload, timestamp, |_| self.parameters.unit_ticks, out) {
-                out.give(Frame { timestamp, key_frame: false, payload });
+                out.give(Frame::new(timestamp, false, payload));
             }
         }
         Ok(())
@@ -225,5 +225,5 @@ impl Depacketizer {
 }
 
 fn frame(timestamp: u32, unit: &[u8]) -> Frame {
-    Frame { timestamp, key_frame: false, payload: Bytes::copy_from_slice(unit) }
+    Frame::new(timestamp, false, Bytes::copy_from_slice(unit))
 }

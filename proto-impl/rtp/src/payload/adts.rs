@@ -33,7 +33,7 @@ impl Reader {
         let (mut rest, mut timestamp) = (bytes, timestamp);
         while let Some((adts, raw, behind)) = split_frame(rest) {
             self.learn(&adts);
-            out.give(Frame { timestamp, key_frame: false, payload: Bytes::copy_from_slice(raw) });
+            out.give(Frame::new(timestamp, false, Bytes::copy_from_slice(raw)));
             timestamp = timestamp.wrapping_add(ticks(self.config()));
             rest = behind;
         }

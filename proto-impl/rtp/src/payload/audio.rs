@@ -25,7 +25,7 @@ pub(super) fn packetize_samples(unit: &[u8], max: usize, out: &mut Payloads) -> 
 pub(super) fn handle_whole(part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
     if !part.payload.is_empty() {
         let payload = Bytes::copy_from_slice(part.payload);
-        out.give(Frame { timestamp: part.timestamp, key_frame: false, payload });
+        out.give(Frame::new(part.timestamp, false, payload));
     }
     Ok(())
 }

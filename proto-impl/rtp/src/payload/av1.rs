@@ -12,6 +12,7 @@ use media::codec::av1;
 use wire::Reader;
 
 use super::frames::{Assemble, Ending};
+use super::layers::Segment;
 use super::{Error, FRAME_BYTES_MAX, Payloads, fragments};
 
 const Z: u8 = 0x80;
@@ -20,6 +21,8 @@ const Y: u8 = 0x40;
 const N: u8 = 0x08;
 /// Maximum number of elements that W can count.
 const ELEMENTS_MAX: u8 = 3;
+/// Maximum number of parts of a unit that are distinguished; the rest belongs to none.
+const SEGMENTS_MAX: usize = 16;
 /// obu_has_size_field.
 const HAS_SIZE: u8 = 0x02;
 /// obu_extension_flag.
@@ -114,6 +117,8 @@ pub(super) struct Depacketizer {
     sequence_header: bool,
     /// True if the first frame of the unit is a key frame; `None` before the first frame.
     key: Option<bool>,
+    /// Parts of the unit: its spatial layers, and what belongs to all of them.
+    segments: Vec<Segment>,
 }
 
 impl Assemble for Depacketizer {
@@ -142,7 +147,16 @@ impl Assemble for Depacketizer {
         Ok(())
     }
 
-    fn end(&mut self, _frame: &mut BytesMut, after_gap: bool) -> Ending {
+    fn end(&mut self, frame: &mut BytesMut, after_gap: bool) -> Ending {
+        let mut segments = std::mem::take(&mut self.segments);
+        let ending = self.end_layers(frame, &mut segments, after_gap);
+        segments.clear();
+        // Keeps the allocation.
+        self.segments = segments;
+        ending
+    }
+
+    fn end_layers(&mut self, _frame: &mut BytesMut, layers: &mut Vec<Segment>, after_gap: bool) -> Ending {
         if self.open.take().is_some() {
             return Ending::Broken;
         }
@@ -150,6 +164,7 @@ impl Assemble for Depacketizer {
         let Some(first) = self.first.take() else { return Ending::NoPicture };
         let key_frame = self.key.take() == Some(true) && self.sequence_header;
         self.sequence_header = false;
+        layers.append(&mut self.segments);
         match first {
             // At least part of the frame header is lost.
             av1::OBU_TILE_GROUP if after_gap => Ending::Broken,
@@ -208,10 +223,13 @@ impl Depacketizer {
             return Err(Error::FrameTooLarge);
         }
         self.sequence_header |= kind == av1::OBU_SEQUENCE_HEADER;
-        if matches!(kind, av1::OBU_FRAME | av1::OBU_FRAME_HEADER) && self.key.is_none() {
-            // show_existing_frame(1), frame_type(2): the former is 0 and the latter is KEY_FRAME (AV1 §5.9.2).
-            self.key = Some(body.first().is_some_and(|byte| byte & 0xe0 == 0));
+        // show_existing_frame(1), frame_type(2): the former is 0 and the latter is KEY_FRAME (AV1 §5.9.2).
+        let is_header = matches!(kind, av1::OBU_FRAME | av1::OBU_FRAME_HEADER);
+        let is_key = is_header && body.first().is_some_and(|byte| byte & 0xe0 == 0);
+        if is_header && self.key.is_none() {
+            self.key = Some(is_key);
         }
+        let start = frame.len();
         if self.first.is_none() && is_picture(kind) {
             self.first = Some(kind);
         }
@@ -219,7 +237,25 @@ impl Depacketizer {
         frame.extend(extension);
         av1::put_leb128(body.len(), frame);
         frame.put_slice(body);
+        // temporal_id(3), spatial_id(2) (§5.3.3). Without an extension, a frame is of the lowest layer.
+        let layer = extension.map_or(0, |ids| ids >> 3 & 3);
+        let spatial =
+            (is_picture(kind) || extension.is_some() && kind != av1::OBU_SEQUENCE_HEADER).then_some(layer);
+        self.put_segment(spatial, is_key, start, frame.len());
         Ok(())
+    }
+
+    /// Adds an OBU to the layer of the OBU before it, or as a layer of its own. The units of streams with a single layer
+    /// have one or two segments.
+    fn put_segment(&mut self, spatial: Option<u8>, is_key: bool, start: usize, end: usize) {
+        if let Some(last) = self.segments.last_mut().filter(|last| last.spatial == spatial) {
+            last.is_key |= is_key;
+            last.bytes = end.saturating_sub(last.start);
+        } else if self.segments.len() < SEGMENTS_MAX {
+            // The header of a frame does not tell whether it is predicted from a lower layer.
+            let bytes = end.saturating_sub(start);
+            self.segments.push(Segment { spatial, inter_layer: true, is_key, start, bytes });
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-use super::{Error, FRAME_BYTES_MAX, Frame, Part, Stats};
+use super::layers::{Layering, Segment, Verdict};
+use super::{Error, FRAME_BYTES_MAX, Frame, Part, SpatialLayer, Stats};
+use crate::dependency::{FrameLayer, SPATIAL_LAYERS_MAX};
 
 /// The codec's assessment of a frame at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,16 @@ pub(super) trait Assemble: Default {
     /// Ends the frame. `after_gap` means that packets before the frame's first one are missing. The frame's
     /// state is discarded, unless the frame continues ([`Ending::NoPicture`]).
     fn end(&mut self, frame: &mut BytesMut, after_gap: bool) -> Ending;
+    /// Ends the frame like [`Assemble::end`], but appends its spatial layers to `layers`, in the order of the frame,
+    /// instead of choosing among them. None are appended for codecs without layers.
+    fn end_layers(&mut self, frame: &mut BytesMut, _layers: &mut Vec<Segment>, after_gap: bool) -> Ending {
+        self.end(frame, after_gap)
+    }
+    /// True if decoders can decode a layer without the lower ones of its picture, and if frames of several layers have an
+    /// end that joins them. If false, a layer needs all lower ones.
+    const JOINS: bool = false;
+    /// Completes a frame that consists of these layers.
+    fn join(_layers: &[Segment], _frame: &mut BytesMut) {}
     /// Discards the frame and its state.
     fn reset(&mut self);
     /// True if the end of a fragmented unit has not arrived yet.
@@ -82,6 +94,17 @@ pub(super) struct Frames<A> {
     last_bytes: usize,
     /// The sender omits the end bit of fragmented units, so its markers always end a frame.
     omits_ends: bool,
+    /// State of the spatial layers, if each of them is output.
+    layers: Option<Box<Layers>>,
+}
+
+/// Output of each spatial layer.
+#[derive(Debug, Default)]
+struct Layers {
+    layering: Layering,
+    /// Parts of the picture, and those that one layer needs.
+    segments: Vec<Segment>,
+    taken: Vec<Segment>,
 }
 
 #[derive(Debug)]
@@ -155,13 +178,28 @@ impl<A: Assemble> Frames<A> {
     /// Ends the open frame. The frame stays open while it has no slice.
     fn end(&mut self, out: &mut Out<'_>) {
         let Some(open) = self.open.take() else { return };
-        let ending =
-            if open.broken { Ending::Broken } else { self.codec.end(&mut self.bytes, open.after_gap) };
+        let ending = match &mut self.layers {
+            _ if open.broken => Ending::Broken,
+            None => self.codec.end(&mut self.bytes, open.after_gap),
+            Some(layers) => self.codec.end_layers(&mut self.bytes, &mut layers.segments, open.after_gap),
+        };
+        let ending = match (&mut self.layers, ending) {
+            (Some(layers), Ending::Whole { key_frame }) => {
+                self.last_bytes = self.bytes.len();
+                let is_taken = layers.give::<A>(self.bytes.split(), (open.timestamp, key_frame), out);
+                if is_taken { Ending::Skipped } else { Ending::Broken }
+            }
+            (Some(layers), ending) => {
+                layers.end();
+                ending
+            }
+            (None, ending) => ending,
+        };
         match ending {
             Ending::Whole { key_frame } => {
                 self.last_bytes = self.bytes.len();
                 let payload = self.bytes.split().freeze();
-                out.give(Frame { timestamp: open.timestamp, key_frame, payload });
+                out.give(Frame::new(open.timestamp, key_frame, payload));
             }
             Ending::NoPicture => self.open = Some(open),
             Ending::Skipped => self.bytes.clear(),
@@ -173,7 +211,89 @@ impl<A: Assemble> Frames<A> {
         }
     }
 
+    /// Outputs each spatial layer from now on.
+    pub(super) fn output_layers(&mut self) {
+        self.layers = Some(Box::default());
+    }
+
+    /// Notes the descriptor of a frame of the open picture.
+    pub(super) fn note(&mut self, layer: FrameLayer) {
+        if let Some(layers) = &mut self.layers {
+            layers.layering.note(layer);
+        }
+    }
+
     pub(super) fn pending_bytes(&self) -> usize {
         self.bytes.len().saturating_add(self.codec.pending_bytes())
     }
+}
+
+impl Layers {
+    fn end(&mut self) {
+        self.layering.end();
+        self.segments.clear();
+    }
+
+    /// Outputs a picture for each layer, the top layer first. Returns false if the picture is broken.
+    fn give<A: Assemble>(&mut self, mut picture: BytesMut, of: (u32, bool), out: &mut Out<'_>) -> bool {
+        let (timestamp, key_frame) = of;
+        self.layering.begin(key_frame, &self.segments);
+        let top = self.layering.top;
+        let is_layered = self.segments.iter().filter(|segment| segment.spatial.is_some()).count() > 1;
+        if top == 0 && !is_layered {
+            out.give(Frame::new(timestamp, key_frame, picture.freeze()));
+            self.end();
+            return true;
+        }
+        let mut verdicts = [(0, Verdict::Skipped); SPATIAL_LAYERS_MAX];
+        let count = usize::from(top).saturating_add(1).min(SPATIAL_LAYERS_MAX);
+        for (verdict, target) in verdicts.iter_mut().take(count).zip((0..=top).rev()) {
+            let judged = self.layering.judge(target, key_frame, &self.segments);
+            *verdict = (target, if A::JOINS || judged == Verdict::Broken { judged } else { Verdict::Whole });
+        }
+        let verdicts = verdicts.get(..count).unwrap_or_default();
+        let is_broken = verdicts.iter().any(|(_, verdict)| *verdict == Verdict::Broken);
+        // The top layer takes the whole picture if it needs all of it: its end is then added in place.
+        if let Some((_, verdict)) = verdicts.first().filter(|_| !is_broken) {
+            let bytes = picture.len();
+            self.take(*verdict, top);
+            if self.taken.len() == self.segments.len() {
+                A::join(&self.taken, &mut picture);
+            }
+            let picture = picture.freeze();
+            for (target, verdict) in verdicts {
+                self.take(*verdict, *target);
+                let payload = match range(&self.taken) {
+                    _ if !self.taken.iter().any(|segment| segment.spatial.is_some()) => continue,
+                    Some((0, end)) if end == bytes => picture.clone(),
+                    Some((start, end)) if self.taken.len() == 1 || !A::JOINS => picture.slice(start..end),
+                    _ => {
+                        let parts = self.taken.iter().map(|segment| segment.of(&picture));
+                        let mut joined: BytesMut = parts.flatten().collect();
+                        A::join(&self.taken, &mut joined);
+                        joined.freeze()
+                    }
+                };
+                let size = self.layering.size_of(*target).filter(|_| key_frame);
+                let layer = SpatialLayer { index: *target, top, size };
+                out.give(Frame { timestamp, key_frame, payload, layer });
+            }
+        }
+        self.end();
+        !is_broken
+    }
+
+    /// Selects the parts of the picture that a layer needs.
+    fn take(&mut self, verdict: Verdict, target: u8) {
+        self.taken.clear();
+        self.taken.extend(self.segments.iter().filter(|segment| verdict.takes(segment, target)));
+    }
+}
+
+/// Returns the range of bytes that parts occupy, if they follow each other.
+fn range(segments: &[Segment]) -> Option<(usize, usize)> {
+    let end = |segment: &Segment| segment.start.saturating_add(segment.bytes);
+    let follow = segments.iter().zip(segments.iter().skip(1)).all(|(one, next)| end(one) == next.start);
+    let (first, last) = (segments.first()?, segments.last()?);
+    follow.then(|| (first.start, end(last)))
 }

@@ -111,7 +111,7 @@ impl Depacketizer {
         })?;
         let (mut timestamp, ticks) = (part.timestamp, ticks_of(self.reader.config(), self.clock_rate));
         for payload in frames {
-            out.give(Frame { timestamp, key_frame: false, payload });
+            out.give(Frame::new(timestamp, false, payload));
             timestamp = timestamp.wrapping_add(ticks);
         }
         Ok(())

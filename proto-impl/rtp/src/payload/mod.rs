@@ -15,7 +15,7 @@
 //! | H.264 | RFC 6184 | single NAL unit, STAP-A, FU-A | the same |
 //! | H.265 | RFC 7798 | single NAL unit, AP, FU; no DONL | the same |
 //! | VP8 | RFC 7741 | all descriptors | no picture ids |
-//! | VP9 | RFC 9628 | all descriptors; layers become a superframe | non-flexible, no picture ids |
+//! | VP9 | RFC 9628 | all descriptors; layers become a superframe, or frames of their own | non-flexible, no picture ids |
 //! | AV1 | AV1 RTP 1.0 | all | up to three elements in a packet |
 //! | Opus | RFC 7587 | all; redundant frames ([`RedPacket`]) | all |
 //! | AAC | RFC 3640 | no interleaving; bare ADTS | AAC-hbr |
@@ -35,6 +35,7 @@ mod frames;
 mod h264;
 mod h265;
 mod latm;
+mod layers;
 mod mpeg_audio;
 mod nal_units;
 mod red;
@@ -48,6 +49,8 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use media::codec::{Codec, CodecConfig};
 use wire::Truncated;
+
+use crate::dependency::FrameLayer;
 
 pub use aac::Mpeg4Generic;
 pub use continuity::Continuity;
@@ -103,6 +106,28 @@ pub struct Frame {
     pub key_frame: bool,
     /// Media data, in the format that `media::AccessUnit` describes.
     pub payload: Bytes,
+    /// Spatial layer of the picture.
+    pub layer: SpatialLayer,
+}
+
+impl Frame {
+    /// Creates a frame without spatial layers.
+    #[must_use]
+    pub const fn new(timestamp: u32, key_frame: bool, payload: Bytes) -> Self {
+        Self { timestamp, key_frame, payload, layer: SpatialLayer { index: 0, top: 0, size: None } }
+    }
+}
+
+/// Spatial layer that a frame shows. [`Depacketizer::with_layers`] outputs a frame for each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpatialLayer {
+    /// Number of the layer; 0 is the lowest.
+    pub index: u8,
+    /// Number of the highest layer since the last key frame; 0 for pictures without layers.
+    pub top: u8,
+    /// Largest width and height of the layer's pictures, if its key frame came with a dependency descriptor that states
+    /// them.
+    pub size: Option<(u32, u32)>,
 }
 
 /// Counters of a depacketizer.
@@ -351,6 +376,40 @@ impl Depacketizer {
             }
         };
         Ok(Self { incoming, ready: VecDeque::new(), stats: Stats::default() })
+    }
+
+    /// Outputs a frame for each spatial layer of a picture, the top layer first: each contains what a decoder of that
+    /// layer needs, and lower layers only as far as it depends on them. Otherwise a picture is one frame, that of the top
+    /// layer.
+    #[must_use]
+    pub fn with_layers(mut self) -> Self {
+        match &mut self.incoming {
+            Incoming::Vp9(frames) => frames.output_layers(),
+            Incoming::Av1(frames) => frames.output_layers(),
+            Incoming::H264(_)
+            | Incoming::H265(_)
+            | Incoming::Vp8(_)
+            | Incoming::Whole
+            | Incoming::Mp3(_)
+            | Incoming::Mpeg4Generic(_)
+            | Incoming::Mp4aLatm(_) => {}
+        }
+        self
+    }
+
+    /// Notes the dependency descriptor of a frame of the picture that is being received, or that the next packet begins.
+    pub fn note_layer(&mut self, layer: FrameLayer) {
+        match &mut self.incoming {
+            Incoming::Vp9(frames) => frames.note(layer),
+            Incoming::Av1(frames) => frames.note(layer),
+            Incoming::H264(_)
+            | Incoming::H265(_)
+            | Incoming::Vp8(_)
+            | Incoming::Whole
+            | Incoming::Mp3(_)
+            | Incoming::Mpeg4Generic(_)
+            | Incoming::Mp4aLatm(_) => {}
+        }
     }
 
     /// Handles the next packet of the source. A malformed payload invalidates only its frame; the error is

@@ -86,7 +86,7 @@ impl Depacketizer {
         // In free format, no field gives the length, so a packet is assumed to contain a whole frame.
         if header.frame_bytes.is_none_or(|bytes| bytes <= self.frame.len()) {
             let payload = self.frame.split().freeze();
-            out.give(Frame { timestamp: part.timestamp, key_frame: false, payload });
+            out.give(Frame::new(part.timestamp, false, payload));
         }
         Ok(())
     }

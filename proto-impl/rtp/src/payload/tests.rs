@@ -202,7 +202,7 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
                 );
                 let timestamp = u32::try_from(n).unwrap() * 3000;
                 give(&mut depacketizer, &mut false, timestamp, &packets, None);
-                let wanted = Frame { timestamp, key_frame: key && case.video, payload: unit.clone().into() };
+                let wanted = Frame::new(timestamp, key && case.video, unit.clone().into());
                 let got = frames(&mut depacketizer);
                 assert!(
                     got == [wanted],
@@ -363,7 +363,7 @@ fn a_frame_needs_a_picture() {
         }
         let wanted = with_lengths(&[vec![0x67, 1, 2], vec![0x68, 3], vec![0x65, 0x88, 4]]);
         let got = frames(&mut depacketizer);
-        assert_eq!(got, [Frame { timestamp: 100, key_frame: true, payload: wanted.into() }]);
+        assert_eq!(got, [Frame::new(100, true, wanted.into())]);
     }
 }
 
@@ -725,11 +725,7 @@ fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
         let packets: Vec<_> = packets.into_iter().map(Bytes::from).collect();
         let mut depacketizer = Depacketizer::new(format).unwrap();
         give(&mut depacketizer, &mut false, 7, &packets, None);
-        let wanted = Frame {
-            timestamp: 7,
-            key_frame: true,
-            payload: with_lengths(&wanted.map(<[u8]>::to_vec)).into(),
-        };
+        let wanted = Frame::new(7, true, with_lengths(&wanted.map(<[u8]>::to_vec)).into());
         let mut got = frames(&mut depacketizer);
         let is_late = got.is_empty();
         if is_late {
@@ -751,7 +747,7 @@ fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
         depacketizer.handle_part(&Part { timestamp, marker: true, gap: false, payload }).unwrap();
     }
     let payload = with_lengths(&[slice.to_vec()]).into();
-    assert_eq!(frames(&mut depacketizer), [Frame { timestamp: 7, key_frame: true, payload }]);
+    assert_eq!(frames(&mut depacketizer), [Frame::new(7, true, payload)]);
     // A picture without its last fragment is dropped.
     let mut depacketizer = Depacketizer::new(Format::H264).unwrap();
     let mut gap = false;

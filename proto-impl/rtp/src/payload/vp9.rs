@@ -8,24 +8,15 @@
 //!    if V            N_S(3) Y(1) G(1) RES(3), sizes of the layers, the group of pictures
 //! ```
 //!
-//! Spatial layers of one picture have the same timestamp. They are combined into a superframe (VP9 bitstream
-//! annex B), which a decoder splits again. If the top layer does not depend on the others, only the top layer
-//! is output:
-//!
-//! 1. A key picture defines the top layer: the highest layer in it. The key picture is output whole, because a
-//!    decoder can only start with the lowest layer, unless the top layer has a key frame of its own (simulcast in
-//!    one stream).
-//! 2. After [`ALONE_AFTER`] pictures whose top layer is not predicted from lower ones (D is not set: K-SVC, S
-//!    modes), only the top layer is output. Until then, and in full SVC, pictures are output whole.
-//! 3. While only the top layer is output, a picture without it is skipped, because an encoder may omit layers.
-//!    If the top layer stays absent, or needs lower layers again, the picture is broken, and the next key picture
-//!    decides again.
+//! Spatial layers of one picture have the same timestamp. They are combined into a superframe (VP9 bitstream annex B),
+//! which a decoder splits again. [`super::layers`] says which of them are output.
 
 use bytes::{Buf, BufMut, BytesMut};
 use wire::Reader;
 
 use super::continuity::PictureNumber;
 use super::frames::{Assemble, Ending};
+use super::layers::{Segment, Target, Verdict};
 use super::vp8::read_picture_id;
 use super::{Error, Payloads, fragments};
 
@@ -46,10 +37,6 @@ const N: u8 = 0x01;
 const REFERENCES_MAX: usize = 3;
 /// Maximum number of frames in a superframe (VP9 bitstream §B.3).
 const LAYERS_MAX: usize = 8;
-/// Number of pictures after a key picture from which on an independent top layer is output alone.
-const ALONE_AFTER: u8 = 10;
-/// Number of consecutive pictures that may lack the top layer while it is output alone.
-const MISSING_MAX: u8 = 15;
 /// Fields in the first byte of a frame (VP9 bitstream §6.2): the marker, the profile, and the bits that rule
 /// out a key frame.
 const MARKER_BITS: u8 = 0xc0;
@@ -80,88 +67,15 @@ struct Descriptor {
     inter_layer: bool,
 }
 
-/// A spatial layer of a picture.
-#[derive(Debug, Clone, Copy)]
-struct Layer {
-    spatial: u8,
-    inter_layer: bool,
-    start: usize,
-    bytes: usize,
-}
-
-/// The top layer of the stream, and whether it is output alone.
-#[derive(Debug, Default)]
-struct Top {
-    /// Highest layer of the last key picture.
-    spatial: u8,
-    /// The top layer is output alone: lower layers are omitted.
-    is_alone: bool,
-    /// Number of consecutive pictures with an independent top layer since the last key picture.
-    apart: u8,
-    /// Number of consecutive pictures without the top layer, while it is output alone.
-    missing: u8,
-    /// The layers of this stream must stay together, because the top layer once needed a lower one that had
-    /// been omitted.
-    together: bool,
-}
-
 /// Depacketizer of VP9; see [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
     /// The layer being received, whose length is not known yet.
-    layer: Option<Layer>,
+    layer: Option<Segment>,
     /// Complete layers of the picture.
-    layers: Vec<Layer>,
+    layers: Vec<Segment>,
     key_frame: bool,
-    top: Top,
-}
-
-/// Form in which a picture is output.
-enum Verdict {
-    /// All layers, as a superframe if there is more than one.
-    Whole,
-    /// Only this layer.
-    Only(Layer),
-    Skipped,
-    Broken,
-}
-
-impl Top {
-    fn judge(&mut self, key_frame: bool, layers: &[Layer], frame: &[u8]) -> Verdict {
-        let Some(highest) = layers.iter().max_by_key(|layer| layer.spatial) else { return Verdict::Broken };
-        if key_frame {
-            let own = frame.get(highest.start..).is_some_and(is_key_frame);
-            (self.spatial, self.apart, self.missing) = (highest.spatial, 0, 0);
-            self.is_alone = layers.len() > 1 && !highest.inter_layer && own && !self.together;
-            return if self.is_alone { Verdict::Only(*highest) } else { Verdict::Whole };
-        }
-        if self.spatial == 0 {
-            return Verdict::Whole;
-        }
-        let top = layers.iter().find(|layer| layer.spatial == self.spatial);
-        match top {
-            None if self.is_alone && self.missing >= MISSING_MAX => Verdict::Broken,
-            None if self.is_alone => {
-                self.missing = self.missing.saturating_add(1);
-                Verdict::Skipped
-            }
-            None => Verdict::Whole,
-            Some(top) if top.inter_layer && self.is_alone => {
-                self.together = true;
-                Verdict::Broken
-            }
-            Some(top) if top.inter_layer => {
-                self.apart = 0;
-                Verdict::Whole
-            }
-            Some(top) => {
-                self.missing = 0;
-                self.apart = self.apart.saturating_add(1);
-                self.is_alone |= self.apart > ALONE_AFTER && !self.together;
-                if self.is_alone { Verdict::Only(*top) } else { Verdict::Whole }
-            }
-        }
-    }
+    top: Target,
 }
 
 /// True if a frame begins with the header of a key frame (VP9 bitstream §6.2): marker, profile, no repetition
@@ -188,7 +102,8 @@ impl Assemble for Depacketizer {
                 self.key_frame = !descriptor.predicted;
             }
             let Descriptor { spatial, inter_layer, .. } = descriptor;
-            self.layer = Some(Layer { spatial, inter_layer, start: frame.len(), bytes: 0 });
+            let spatial = Some(spatial);
+            self.layer = Some(Segment { spatial, inter_layer, is_key: false, start: frame.len(), bytes: 0 });
         }
         let layer = self.layer.ok_or(Error::Malformed("VP9 layer without its start"))?;
         if reader.is_empty() {
@@ -197,7 +112,9 @@ impl Assemble for Depacketizer {
         frame.extend_from_slice(reader.rest());
         if descriptor.ends {
             self.layer = None;
-            self.layers.push(Layer { bytes: frame.len().saturating_sub(layer.start), ..layer });
+            let is_key = frame.get(layer.start..).is_some_and(is_key_frame);
+            let bytes = frame.len().saturating_sub(layer.start);
+            self.layers.push(Segment { is_key, bytes, ..layer });
         }
         Ok(())
     }
@@ -207,13 +124,16 @@ impl Assemble for Depacketizer {
         if self.layer.take().is_some() {
             return Ending::Broken;
         }
-        match self.top.judge(self.key_frame, &layers, frame) {
-            Verdict::Whole => {
+        match self.top.judge(self.key_frame, &layers, true) {
+            Verdict::Whole | Verdict::Some(_) => {
                 if layers.len() > 1 {
                     put_superframe_index(&layers, frame);
                 }
             }
-            Verdict::Only(layer) => {
+            Verdict::Only(spatial) => {
+                let Some(layer) = layers.iter().find(|layer| layer.spatial == Some(spatial)) else {
+                    return Ending::Broken;
+                };
                 frame.truncate(layer.start.saturating_add(layer.bytes));
                 frame.advance(layer.start.min(frame.len()));
             }
@@ -221,6 +141,22 @@ impl Assemble for Depacketizer {
             Verdict::Broken => return Ending::Broken,
         }
         Ending::Whole { key_frame: self.key_frame }
+    }
+
+    const JOINS: bool = true;
+
+    fn end_layers(&mut self, _frame: &mut BytesMut, layers: &mut Vec<Segment>, _after_gap: bool) -> Ending {
+        layers.append(&mut self.layers);
+        if self.layer.take().is_some() || layers.is_empty() {
+            return Ending::Broken;
+        }
+        Ending::Whole { key_frame: self.key_frame }
+    }
+
+    fn join(layers: &[Segment], frame: &mut BytesMut) {
+        if layers.len() > 1 {
+            put_superframe_index(layers, frame);
+        }
     }
 
     fn reset(&mut self) {
@@ -283,7 +219,7 @@ fn skip_scalability_structure(reader: &mut Reader<'_>) -> Result<(), Error> {
 
 /// Appends a superframe index: the marker, the sizes in little endian, and the marker again (VP9 bitstream
 /// §B.2).
-fn put_superframe_index(layers: &[Layer], frame: &mut BytesMut) {
+fn put_superframe_index(layers: &[Segment], frame: &mut BytesMut) {
     let largest = layers.iter().map(|layer| layer.bytes).max().unwrap_or(0);
     let size_bytes = [0xff, 0xffff, 0xff_ffff].iter().position(|&limit| largest <= limit).unwrap_or(3) + 1;
     let fields = u8::try_from((size_bytes - 1) << 3 | layers.len().saturating_sub(1)).unwrap_or(0);

@@ -337,6 +337,7 @@ fn uses(
         Extension::AbsCaptureTime => sends,
         Extension::Rid | Extension::RepairedRid => receives && has_layers,
         Extension::AudioLevel => receives && !is_video,
+        Extension::DependencyDescriptor => receives && is_video,
         Extension::VideoOrientation => false,
     }
 }

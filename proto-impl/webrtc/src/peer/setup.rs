@@ -13,7 +13,7 @@ use crate::negotiate::{
     self, Local, MediaPreference, Negotiated, Offers, PORT_DISCARD, PROTOCOL, Section, SectionFormat,
     SectionId, SourcePair, read_candidate,
 };
-use crate::receive::Reception;
+use crate::receive::{Reception, Wishes};
 use crate::send::Sender;
 use crate::transport::Agent;
 
@@ -264,11 +264,11 @@ impl Peer {
         if self.sending.senders.iter().any(Sender::is_numbered) && !self.sending.bandwidth.numbers_packets() {
             self.sending.bandwidth.number_packets(now);
         }
-        let bitrate_max = self.config.bitrate_max;
+        let wishes = Wishes::of(&self.config);
         match &mut self.reception {
-            Some(reception) => reception.change(now, &sections, bitrate_max),
+            Some(reception) => reception.change(now, &sections, wishes),
             None if sections.iter().any(|section| section.direction.receives()) => {
-                self.reception = Some(Box::new(Reception::new(now, &sections, bitrate_max)));
+                self.reception = Some(Box::new(Reception::new(now, &sections, wishes)));
             }
             None => {}
         }
@@ -375,7 +375,7 @@ impl Peer {
             self.sending.bandwidth.number_packets(now);
         }
         if negotiated.sections.iter().any(|section| section.direction.receives()) {
-            let reception = Reception::new(now, &negotiated.sections, self.config.bitrate_max);
+            let reception = Reception::new(now, &negotiated.sections, Wishes::of(&self.config));
             self.reception = Some(Box::new(reception));
         }
         if let Some(first) = self.sending.senders.first() {

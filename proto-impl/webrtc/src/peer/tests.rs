@@ -12,6 +12,10 @@ use sdp::{Description, Direction, MediaKind};
 
 use super::*;
 use crate::negotiate::{MediaPreference, offered_formats};
+use crate::receive::Wishes;
+
+/// Wishes of a peer without layers.
+const WISHES: Wishes = Wishes { bitrate_max: 20_000_000, spatial_layers: false };
 
 const PUBLISHER: Ssrc = Ssrc(5);
 
@@ -294,11 +298,11 @@ fn a_goodbye_ends_a_source() {
 fn arrivals_are_told_where_that_was_agreed_on() {
     let bench = Bench::without(&[]);
     let mut sections = bench.peer.negotiation.sections.clone();
-    assert!(Reception::new(bench.now, &sections, 20_000_000).arrivals().is_some());
+    assert!(Reception::new(bench.now, &sections, WISHES).arrivals().is_some());
     for format in &mut sections[0].formats {
         format.remote.feedback.retain(|feedback| *feedback != sdp::Feedback::TransportCc);
     }
-    assert!(Reception::new(bench.now, &sections, 20_000_000).arrivals().is_none());
+    assert!(Reception::new(bench.now, &sections, WISHES).arrivals().is_none());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests with unencrypted packets: accepted and refused ones, and the requests that are sent.
 
 mod audio;
+mod layers;
 
 use media::codec::Codec;
 use rtp::extension::{Extension, ExtensionMap, Extensions};
@@ -52,7 +53,11 @@ impl Bench {
             local_source: None,
         };
         Self {
-            reception: Reception::new(now, &[section], 20_000_000),
+            reception: Reception::new(
+                now,
+                &[section],
+                Wishes { bitrate_max: 20_000_000, spatial_layers: false },
+            ),
             events: VecDeque::new(),
             now,
             extensions,

@@ -380,6 +380,28 @@ fn what_was_not_begun_is_left_out_without_a_gap() {
     assert_eq!(bench.sent()[0].0, expected[sent.len()]);
 }
 
+/// Checks a switch to another rendition while units wait: the key frame needs none of them, so the peer sees a gap only
+/// where a unit has left in part.
+#[test]
+fn a_switch_leaves_a_gap_only_within_a_unit() {
+    for (begun, gap) in [(3000, 0), (200_000, 1)] {
+        let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
+        bench.track.marks = true;
+        bench.push(0, &vec![1; begun]);
+        let mut out = Datagrams::new();
+        let is_done = bench.fill(&mut out);
+        assert_eq!(is_done, gap == 0);
+        let last = Packet::read(out.get(out.len() - 1)).unwrap().header.sequence_number.value();
+        bench.push(400_000, &[1; 3000]);
+        let config = CodecConfig::G711(g711::Config { law: g711::Law::A, channels: 1 });
+        let unit = bench.track.push(bench.now, &config, true, 800_000, &[2; 100]).unwrap();
+        bench.sender.switch(&unit);
+        bench.sender.send(&unit, bench.now);
+        let sent = bench.sent();
+        assert_eq!((sent.len(), sent[0].0.wrapping_sub(last)), (1, 1 + gap), "{begun}");
+    }
+}
+
 /// Checks another stream on the same source: sequence numbers continue, and timestamps advance by the elapsed
 /// time, whatever the stream's clock.
 #[test]

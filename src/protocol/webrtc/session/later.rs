@@ -2,8 +2,9 @@
 
 use sdp::Description;
 
+use super::super::extensions::{self, LayerChoice};
 use super::{
-    Claim, Context, Departure, Event, FamilyEvent, FromSession, Later, Message, PortEvent, RtcSession,
+    Claim, Context, Departure, Event, FamilyEvent, FromSession, Later, Message, PortEvent, Role, RtcSession,
     SessionRef, negotiation,
 };
 
@@ -28,10 +29,25 @@ impl RtcSession {
                     };
                     FromSession::Answered(status, None, String::new())
                 }
+                Later::Layers => self.layers(None),
+                Later::Choose(choice) => self.layers(Some(choice)),
                 Later::Patch { fragment, if_match } => self.patch(ctx, fragment, if_match.as_deref()),
             }
         };
         self.events.push_back(Event::Family(FamilyEvent::Tell { to: from, message: Message::new(answer) }));
+    }
+
+    /// Lists the layers of a viewer's video, or chooses one. Viewers of rooms have none to choose.
+    fn layers(&mut self, choice: Option<&LayerChoice>) -> FromSession {
+        let answered = |status, text| FromSession::Answered(status, None, text);
+        let Role::Viewer(viewer) = &mut self.role else { return answered(409, String::new()) };
+        let section = viewer.video_section();
+        let sections = self.peer.sections();
+        let mid = sections.iter().find(|one| Some(one.id) == section).map(|one| one.mid.as_str());
+        match choice {
+            None => answered(200, extensions::describe(viewer, mid)),
+            Some(choice) => answered(choice.apply(viewer, mid), String::new()),
+        }
     }
 
     /// Handles a PATCH with candidates or an ICE restart (RFC 9725 §4.3).

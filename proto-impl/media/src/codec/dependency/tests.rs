@@ -121,9 +121,16 @@ fn layers_of_vp9_name_their_slots_and_the_highest_replaces_none() {
         assert_eq!((picture.refers & STATE, picture.replaces & STATE), (STATE, STATE));
         assert!(!picture.is_free());
     }
-    // The slots of a superframe, and of a frame of profile 3 whose reserved bit is set, are unknown. A frame header
-    // that only shows an existing slot refers to that slot.
-    assert_eq!(Dependency::of(&vp9(), false, &[0x87, 0, 2, 0x4b, 0xc0]), Dependency::CHAIN);
+    // A superframe counts like its frames. If they exceed the data, the unit may refer to all.
+    let [one, two] = [VP9_THREE_LAYERS[1], VP9_THREE_LAYERS[2]];
+    let of = |frame: &[u8]| Dependency::of(&vp9(), false, frame);
+    let sizes = [one, two].map(|frame| u8::try_from(frame.len()).unwrap());
+    let superframe = [one, two, &[0xc1, sizes[0], sizes[1], 0xc1]].concat();
+    assert_eq!(of(&superframe), of(one).then(of(two)));
+    assert_ne!(of(&superframe), Dependency::CHAIN);
+    assert_eq!(of(&[one, &[0xc1, 200, 1, 0xc1]].concat()), Dependency::CHAIN);
+    // A frame header that only shows an existing slot refers to that slot. The slots of a frame of profile 3 whose
+    // reserved bit is set are unknown.
     let shown = Dependency::of(&vp9(), false, &[0b1000_1011]);
     assert_eq!((shown.refers, shown.replaces), (1 << 3, 0));
     assert_eq!(Dependency::of(&vp9(), false, &[0b1011_1000]), Dependency::CHAIN);

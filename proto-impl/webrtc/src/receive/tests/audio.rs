@@ -47,7 +47,8 @@ impl Bench {
             remote_sources: Vec::new(),
             local_source: None,
         };
-        let reception = Reception::new(now, &[section], 20_000_000);
+        let reception =
+            Reception::new(now, &[section], Wishes { bitrate_max: 20_000_000, spatial_layers: false });
         Self { reception, events: VecDeque::new(), now, start: now }
     }
 
