@@ -202,7 +202,8 @@ impl Presentation<'_> {
                 all.iter().filter(|one| one.described == described).map(|one| Row::of(one.span)).collect();
             let first = rendition.number(rows.first().map_or(0, |row| row.number));
             let accessibility = &*rendition.accessibility;
-            add(&mut sets, Shown { rendition, described, accessibility, first, rows, is_brief: false });
+            let bits = rendition.bits;
+            add(&mut sets, Shown { rendition, described, accessibility, bits, first, rows, is_brief: false });
         }
         period(out, stretch, &sets);
     }
@@ -313,6 +314,8 @@ pub(super) struct Shown<'a> {
     pub(super) rendition: &'a Outline,
     pub(super) described: &'a Described,
     pub(super) accessibility: &'a [Accessibility],
+    /// Highest bit rate, in bits per second.
+    pub(super) bits: u64,
     /// The number in the name of the first segment.
     pub(super) first: u64,
     pub(super) rows: Vec<Row>,
@@ -483,8 +486,7 @@ fn template(out: &mut String, stretch: &Stretch, shown: &Shown<'_>) {
 }
 
 /// Writes the description of a rendition; the caller ends the element.
-fn representation(out: &mut String, Shown { rendition, described, .. }: &Shown<'_>) {
-    let bits = rendition.bits;
+fn representation(out: &mut String, Shown { rendition, described, bits, .. }: &Shown<'_>) {
     let _ = write!(
         out,
         "<Representation id=\"{}\" codecs=\"{}\" bandwidth=\"{bits}\"",

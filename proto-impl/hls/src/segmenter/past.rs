@@ -24,6 +24,9 @@ use super::outline::{Accessibility, Outline};
 /// Maximum number of periods of a manifest; the segments of older periods are left out.
 const PERIODS_MAX: usize = 64;
 
+/// Time by which a run of a stream may begin before the end of the run before it, in milliseconds.
+const SET_BACK_MS: u64 = 1000;
+
 /// The beginning of a period (§5.3.2) in a presentation with several runs of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Anchor {
@@ -52,8 +55,10 @@ impl Anchor {
 /// Segments of one rendition that follow one another without a gap, and have the same description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The description, without segments.
+    /// The description, without segments and bit rate.
     form: Arc<Outline>,
+    /// Highest bit rate, in bits per second.
+    bits: u64,
     anchor: Anchor,
     /// Number in the name of the first segment.
     number: u64,
@@ -61,6 +66,10 @@ pub struct Piece {
     time: u64,
     /// Durations in ticks, each with the number of segments that have it.
     lengths: Vec<(u64, u64)>,
+    /// Number of the segments.
+    count: u64,
+    /// End of the last segment, in ticks.
+    end: u64,
 }
 
 impl Piece {
@@ -70,14 +79,17 @@ impl Piece {
     pub fn newest(outline: &Outline, count: usize, former: Option<&Self>) -> Vec<Self> {
         let skipped = outline.spanned().count().saturating_sub(count);
         let piece = |one: super::Spanned<'_>| {
-            let form = outline.form(one.described);
+            let form = Outline { bits: 0, ..outline.form(one.described) };
             let same = former.map(|former| &former.form).filter(|same| ***same == form);
             Self {
                 form: same.map_or_else(|| Arc::new(form), Arc::clone),
+                bits: outline.bits,
                 anchor: Anchor { start_ms: 0, run_ms: 0, begin_ms: 0 },
                 number: outline.number(one.span.number),
                 time: one.span.time,
                 lengths: vec![(one.span.ticks.max(1), 1)],
+                count: 1,
+                end: one.span.time.saturating_add(one.span.ticks.max(1)),
             }
         };
         outline.spanned().skip(skipped).map(piece).collect()
@@ -104,13 +116,15 @@ impl Piece {
 
     /// Adds the segments of another piece, if they follow in the same period. Returns them otherwise.
     pub fn join(&mut self, next: Self) -> Option<Self> {
-        let is_next = self.form == next.form
-            && self.anchor == next.anchor
-            && self.number.saturating_add(self.count()) == next.number
-            && self.end() == next.time;
+        let is_next = self.anchor == next.anchor
+            && self.number.saturating_add(self.count) == next.number
+            && self.end == next.time
+            && (Arc::ptr_eq(&self.form, &next.form) || self.form == next.form);
         if !is_next {
             return Some(next);
         }
+        self.bits = self.bits.max(next.bits);
+        (self.count, self.end) = (self.count.saturating_add(next.count), next.end);
         for (ticks, count) in next.lengths {
             match self.lengths.last_mut() {
                 Some((same, all)) if *same == ticks => *all = all.saturating_add(count),
@@ -128,6 +142,16 @@ impl Piece {
             left = left.saturating_sub(*own);
         }
         self.lengths.retain(|(_, own)| *own > 0);
+        self.measure();
+    }
+
+    /// Adds up the segments.
+    fn measure(&mut self) {
+        (self.count, self.end) = (0, self.time);
+        for (ticks, count) in &self.lengths {
+            self.count = self.count.saturating_add(*count);
+            self.end = self.end.saturating_add(ticks.saturating_mul(*count));
+        }
     }
 
     /// The kind of the track.
@@ -138,8 +162,8 @@ impl Piece {
 
     /// Number of the segments.
     #[must_use]
-    pub fn count(&self) -> u64 {
-        self.lengths.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    pub const fn count(&self) -> u64 {
+        self.count
     }
 
     /// Beginning and middle of the first segment on the time axis of its run, in milliseconds.
@@ -149,17 +173,20 @@ impl Piece {
         (self.form.in_ms(self.time), self.form.in_ms(self.time.saturating_add(first / 2)))
     }
 
+    /// True if the segments are of another run of the stream than those of an earlier piece, and yet would begin more
+    /// than a second before the end of those: the clock of the machine was set back meanwhile.
+    #[must_use]
+    pub fn is_set_back(&self, former: &Self) -> bool {
+        let begin_ms = self.anchor.place_ms(self.form.in_ms(self.time));
+        let end_ms = former.anchor.place_ms(former.form.in_ms(former.end));
+        self.anchor.run_ms != former.anchor.run_ms && begin_ms.saturating_add(SET_BACK_MS) < end_ms
+    }
+
     /// True if the segments are of the same track and run as those of another piece, so that their numbers go on.
     #[must_use]
     pub fn goes_on(&self, former: &Self) -> bool {
         self.form.template == former.form.template
-            && former.number.saturating_add(former.count()) == self.number
-    }
-
-    fn end(&self) -> u64 {
-        self.lengths
-            .iter()
-            .fold(self.time, |end, (ticks, count)| end.saturating_add(ticks.saturating_mul(*count)))
+            && former.number.saturating_add(former.count) == self.number
     }
 
     /// Returns each segment: its number, its time and its duration in ticks.
@@ -192,21 +219,24 @@ pub struct Past<'a> {
 #[derive(Debug)]
 struct Group<'a> {
     form: &'a Outline,
+    bits: u64,
     rows: Vec<Row>,
     count: u64,
 }
 
 impl<'a> Group<'a> {
     /// Adds a segment if its number follows.
-    fn take(&mut self, form: &'a Outline, row: Row) -> bool {
+    fn take(&mut self, piece: &'a Piece, row: Row) -> bool {
+        let form: &Outline = &piece.form;
         let Some(last) = self.rows.last_mut() else { return false };
-        let is_next = self.form.template == form.template
-            && self.form.inits == form.inits
-            && last.number.saturating_add(last.count) == row.number;
+        let is_same = std::ptr::eq(self.form, form)
+            || self.form.template == form.template && self.form.inits == form.inits;
+        let is_next = is_same && last.number.saturating_add(last.count) == row.number;
         if !is_next || row.time < last.end() {
             return false;
         }
         self.form = form;
+        self.bits = self.bits.max(piece.bits);
         self.count = self.count.saturating_add(1);
         if last.ticks == row.ticks && last.end() == row.time {
             last.count = last.count.saturating_add(1);
@@ -237,8 +267,8 @@ impl Past<'_> {
                 };
                 let (first, rendition) = (first.number, group.form);
                 let accessibility = if described.kind == TrackKind::Video { self.accessibility } else { &[] };
-                let rows = group.rows;
-                period.push(Shown { rendition, described, accessibility, first, rows, is_brief: true });
+                let (rows, bits) = (group.rows, group.bits);
+                period.push(Shown { rendition, described, accessibility, bits, first, rows, is_brief: true });
             }
         }
         for (anchor, period) in anchors.iter().zip(&periods) {
@@ -287,8 +317,8 @@ fn grouped<'a>(pieces: &'a [Piece], anchors: &[Anchor]) -> Vec<Vec<Group<'a>>> {
             // Other tracks may begin slightly before the first period of a run.
             let place = last.or_else(|| own.iter().find(|(_, anchor)| **anchor == piece.anchor));
             let Some(groups) = place.and_then(|(at, _)| periods.get_mut(*at)) else { continue };
-            if !groups.last_mut().is_some_and(|group| group.take(&piece.form, row)) {
-                groups.push(Group { form: &piece.form, rows: vec![row], count: 1 });
+            if !groups.last_mut().is_some_and(|group| group.take(piece, row)) {
+                groups.push(Group { form: &piece.form, bits: piece.bits, rows: vec![row], count: 1 });
             }
         }
     }

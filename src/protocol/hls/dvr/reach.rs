@@ -396,11 +396,16 @@ impl Reach {
     }
 
     /// Returns the places of all segments in DASH manifests. Segments that are still in memory are listed, even if they
-    /// could not be written to the disk.
+    /// could not be written to the disk. If the clock was set back between two runs of the stream, only the segments of
+    /// the later run have places.
     pub(super) fn pieces(&self) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         let (recent, _) = self.places.of(&self.recent);
         for piece in self.chunks.iter().flat_map(|chunk| &chunk.pieces).cloned().chain(recent) {
+            // Periods in the wrong order would end each other.
+            if pieces.last().is_some_and(|former| piece.is_set_back(former)) {
+                pieces.clear();
+            }
             let rest = match pieces.last_mut() {
                 Some(last) => last.join(piece),
                 None => Some(piece),

@@ -47,7 +47,7 @@ impl Piece {
     /// Writes the piece as a line, without its end.
     #[must_use]
     pub fn line(&self) -> String {
-        let Self { form, anchor, number, time, lengths } = self;
+        let Self { form, bits, anchor, number, time, lengths, .. } = self;
         let Some(described) = form.inits.first() else { return String::new() };
         let kind = match described.kind {
             TrackKind::Video => "video",
@@ -66,7 +66,7 @@ impl Piece {
             optional(form.track.map(|track| track.to_string())),
             plain(&form.template),
             flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect(),
-            form.bits.to_string(),
+            bits.to_string(),
             form.target.as_millis().to_string(),
             plain(&described.uri),
             plain(&described.codecs.join(",")),
@@ -123,12 +123,15 @@ impl Piece {
             has_metadata: flags.contains('m'),
             has_cues: flags.contains('c'),
             target: Duration::from_millis(target.parse().ok()?),
-            bits: bits.parse().ok()?,
+            bits: 0,
             lengths: Vec::new(),
             inits: vec![described],
             spans: Vec::new(),
         };
-        let (number, time) = (number.parse().ok()?, time.parse().ok()?);
-        Some(Self { form: Arc::new(form), anchor, number, time, lengths })
+        let (number, time, bits) = (number.parse().ok()?, time.parse().ok()?, bits.parse().ok()?);
+        let mut piece =
+            Self { form: Arc::new(form), bits, anchor, number, time, lengths, count: 0, end: time };
+        piece.measure();
+        Some(piece)
     }
 }

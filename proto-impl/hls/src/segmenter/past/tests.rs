@@ -277,6 +277,37 @@ fn a_piece_is_read_as_it_was_written() {
 }
 
 #[test]
+fn segments_of_different_bit_rates_are_one_piece_with_the_highest() {
+    let spans: Vec<(u64, u64, u64)> = (0..20).map(|n| (100 + n, n * 180_000, 180_000)).collect();
+    let mut made: Vec<Piece> = Vec::new();
+    for count in 1..=spans.len() {
+        let bits = 1_000_000 + (count as u64 % 7) * 10_000;
+        let outline = Outline { bits, ..outline(TrackKind::Video, 100, &spans[..count]) };
+        for piece in Piece::newest(&outline, 1, made.last()) {
+            let rest = match made.last_mut() {
+                Some(last) => last.join(piece.anchored(first())),
+                None => Some(piece.anchored(first())),
+            };
+            made.extend(rest);
+        }
+    }
+    assert_eq!((made.len(), made[0].count(), made[0].end), (1, 20, 20 * 180_000));
+    assert_eq!(Piece::read(&made[0].line()).as_ref(), made.first());
+    assert!(manifest(&[made], false).contains(" bandwidth=\"1060000\""));
+}
+
+#[test]
+fn a_run_that_would_begin_before_the_end_of_the_last_one_is_recognized() {
+    let former = pieces(TrackKind::Video, 100, first(), 10, &[]).pop().unwrap();
+    let at = |start_ms: u64| {
+        let anchor = Anchor { start_ms, run_ms: 2, begin_ms: 1000 };
+        pieces(TrackKind::Video, 300, anchor, 5, &[]).pop().unwrap().is_set_back(&former)
+    };
+    // The former run lasts from 10 to 30 s.
+    assert_eq!([5_000, 28_000, 29_500, 30_000, 90_000].map(at), [true, true, false, false, false]);
+}
+
+#[test]
 fn a_piece_keeps_its_first_segments() {
     let whole = &runs()[0][0];
     for count in 0..=12 {
