@@ -67,7 +67,7 @@ const TABLES_INTERVAL: u64 = 9_000;
 const CONTIGUOUS: u64 = 96;
 /// Maximum time by which a unit's DTS may be before that of the previous unit to count as a clock that stands still,
 /// rather than one that was set back.
-const STILL_MAX: u64 = 9_000;
+const STILL_MAX: u64 = 90;
 /// transport_stream_id, and program_number of the first program.
 const PROGRAM: u16 = 1;
 

@@ -245,3 +245,19 @@ fn segments_that_the_disk_does_not_take_are_left_out_and_no_name_is_wrong() {
     assert!(missing.len() <= 2, "the list of the newest is written last: {missing:?}");
     assert_eq!(text.matches("<Period ").count(), 4, "{text}");
 }
+
+#[test]
+fn a_run_after_the_clock_was_set_back_has_the_manifest_to_itself() {
+    let mut ended = Rig::begun_at(BEGUN_MS, &SETTINGS);
+    ended.pass(&tracks(), 1, 0..60_000);
+    ended.end(60_000);
+    // The stream returns ten seconds after its end, but the clock was 30 s ahead until then.
+    let mut returned = Rig::begun_at(BEGUN_MS + 40_000, &SETTINGS);
+    returned.disk = ended.disk.clone();
+    returned.pass(&tracks(), 1, 0..30_360);
+    let whole = manifest(&returned, "dvr=true", BEGUN_MS + 70_000);
+    assert_there(&returned, &whole);
+    assert_eq!(whole.matches("<Period ").count(), 1, "{whole}");
+    let begins: Vec<i64> = of("video", &listed(&whole).0).iter().map(|shown| shown.1).collect();
+    assert!(begins.len() > 10 && begins.is_sorted(), "{begins:?}");
+}
