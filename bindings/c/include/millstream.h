@@ -40,7 +40,8 @@ typedef enum MillstreamResult {
 
 // The kind of an event of SRT.
 typedef enum MillstreamSrtEventKind {
-  // A caller asks for a connection; the data is its stream id. Answer with `accept` or `reject`.
+  // A caller asks for a connection; the data is its stream id. Answer with `accept` or `reject` within three seconds: later the
+  // caller is forgotten, and the event `CLOSED` says so.
   MILLSTREAM_SRT_EVENT_KIND_REQUEST = 0,
   // The connection is established.
   MILLSTREAM_SRT_EVENT_KIND_CONNECTED = 1,
@@ -48,7 +49,7 @@ typedef enum MillstreamSrtEventKind {
   MILLSTREAM_SRT_EVENT_KIND_PAYLOAD = 2,
   // Packets came too late or not at all; `number` is how many.
   MILLSTREAM_SRT_EVENT_KIND_SKIPPED = 3,
-  // The connection has ended; its id has no more events.
+  // The connection has ended, or its caller was rejected or forgotten; its id has no more events.
   MILLSTREAM_SRT_EVENT_KIND_CLOSED = 4,
 } MillstreamSrtEventKind;
 
@@ -158,7 +159,8 @@ struct MillstreamSrt *millstream_srt_new(uint64_t now_us,
 // `srt` is NULL, or a handle that was not freed.
 void millstream_srt_free(struct MillstreamSrt *srt);
 
-// Begins a connection to a listener, and writes its id to `connection`.
+// Begins a connection to a listener, and writes its id to `connection`. A stream id that is longer than 512 bytes or not in UTF-8 is
+// `ARGUMENT`.
 //
 // # Safety
 // `srt` is NULL or valid; the other pointers are NULL or point to what their types say.
@@ -193,7 +195,7 @@ enum MillstreamResult millstream_srt_accept(struct MillstreamSrt *srt,
                                             uint64_t now_us,
                                             uint64_t connection);
 
-// Rejects the caller of a request with a code of SRT, as 1403 (forbidden) or 1404 (not found).
+// Rejects the caller of a request with a code of SRT, as 1403 (forbidden) or 1404 (not found). Its last event is `CLOSED`.
 //
 // # Safety
 // `srt` is NULL or valid.

@@ -112,6 +112,9 @@ struct Port {
     next: Option<(usize, SocketAddr)>,
 }
 
+// A handle may move between threads.
+const _: () = guard::assert_send::<Guarded<Port>>();
+
 /// Preference for a section: the first supported codec.
 fn take(media: &Media) -> Option<MediaPreference> {
     let known = |format| codec_of_description(&format).map(|codec| offered_formats(codec, 96));
@@ -293,10 +296,8 @@ pub unsafe extern "C" fn millstream_whip_new(
 /// `whip` is NULL, or a handle that was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn millstream_whip_free(whip: *mut MillstreamWhip) {
-    if !whip.is_null() {
-        // SAFETY: the handle came from `Box::into_raw` in `new`, and is freed once.
-        drop(unsafe { Box::from_raw(whip.cast::<Guarded<Port>>()) });
-    }
+    // SAFETY: the handle came from `Box::into_raw` in `new`, and is freed once.
+    unsafe { guard::free(whip.cast::<Guarded<Port>>()) }
 }
 
 /// Handles an offer, the body of a request of WHIP: writes the id of a new session to `session`, and the answer, which belongs to the
