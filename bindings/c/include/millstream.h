@@ -61,6 +61,9 @@ typedef enum MillstreamWhipEventKind {
   MILLSTREAM_WHIP_EVENT_KIND_FRAME = 1,
   // The session has ended; its id has no more events.
   MILLSTREAM_WHIP_EVENT_KIND_CLOSED = 2,
+  // Frames of `codec` were lost: those that follow cannot be decoded until the next key frame, which is requested from the
+  // publisher. Until it comes, a program that records or decodes should skip the frames of this codec; further losses are events, too.
+  MILLSTREAM_WHIP_EVENT_KIND_LOST = 3,
 } MillstreamWhipEventKind;
 
 // The codec of a frame.
@@ -127,7 +130,7 @@ typedef struct MillstreamWhipEvent {
   enum MillstreamWhipEventKind kind;
   // Id of the session.
   uint64_t session;
-  // Codec of a frame.
+  // Codec of a frame, or of the frames that were lost.
   enum MillstreamCodec codec;
   // Timestamp of RTP of a frame.
   uint32_t timestamp;
@@ -286,6 +289,15 @@ enum MillstreamResult millstream_whip_handle_datagram(struct MillstreamWhip *whi
 // # Safety
 // `whip` is NULL or valid.
 enum MillstreamResult millstream_whip_handle_timeout(struct MillstreamWhip *whip, uint64_t now_us);
+
+// Requests a key frame of a session's video, as for the beginning of a file. Requests are sent at most twice a second. A session
+// without video is `STATE`.
+//
+// # Safety
+// `whip` is NULL or valid.
+enum MillstreamResult millstream_whip_request_key_frame(struct MillstreamWhip *whip,
+                                                        uint64_t now_us,
+                                                        uint64_t session);
 
 // Closes a session. Its last event is `CLOSED`.
 //
