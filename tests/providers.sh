@@ -28,6 +28,15 @@ for crate in rtmp rtsp sctp; do
     [ -z "$found" ] || { echo "$crate needs C: $found" >&2; exit 1; }
 done
 
+# Without a provider the first error says so.
+for crate in srtp dtls srt hls ice turn webrtc; do
+    error=$(cargo check --locked --quiet -p "millstream-$crate" --no-default-features 2>&1 | grep -m 1 '^error') || true
+    case $error in
+    *"needs a provider of primitives"*) ;;
+    *) echo "$crate without a provider: ${error:-no error}" >&2; exit 1 ;;
+    esac
+done
+
 # With a compiler of C that fails. (The tests need one: the bench of srtp compares with aws-lc.)
 CC=false CXX=false cargo build --locked --quiet $packages $RUST
 cargo test --locked --quiet -p millstream-crypto --lib --features rustcrypto

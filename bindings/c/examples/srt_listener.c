@@ -15,7 +15,7 @@ int main(int count, char **arguments) {
   }
   uint8_t buffer[2048];
   uint64_t caller = 0;
-  bool is_over = false;
+  bool is_connected = false, is_over = false;
   while (!is_over) {
     struct pollfd ready = {udp, POLLIN, 0};
     poll(&ready, 1, wait_ms(millstream_srt_poll_timeout(srt)));
@@ -43,6 +43,7 @@ int main(int count, char **arguments) {
         }
         break;
       case MILLSTREAM_SRT_EVENT_KIND_CONNECTED:
+        is_connected = true;
         fputs("connected\n", stderr);
         break;
       case MILLSTREAM_SRT_EVENT_KIND_PAYLOAD:
@@ -52,7 +53,11 @@ int main(int count, char **arguments) {
         fprintf(stderr, "skipped %u\n", event.number);
         break;
       case MILLSTREAM_SRT_EVENT_KIND_CLOSED:
-        is_over = true;
+        // A caller with another passphrase is closed without having been connected.
+        if (event.connection == caller) {
+          is_over = is_connected;
+          caller = 0;
+        }
         break;
       }
     }

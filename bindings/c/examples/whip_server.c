@@ -57,7 +57,8 @@ int main(void) {
   if (!whip) return 1;
   uint8_t buffer[2048];
   unsigned long frames = 0;
-  bool is_over = false;
+  // True until a key frame comes: after a loss, pictures cannot be decoded before.
+  bool is_broken = true, is_over = false;
   while (!is_over) {
     struct pollfd ready[2] = {{udp, POLLIN, 0}, {listener, POLLIN, 0}};
     poll(ready, 2, wait_ms(millstream_whip_poll_timeout(whip)));
@@ -76,9 +77,13 @@ int main(void) {
     MillstreamWhipEvent event;
     while (millstream_whip_poll_event(whip, &event) == MILLSTREAM_RESULT_OK) {
       if (event.kind == MILLSTREAM_WHIP_EVENT_KIND_CONNECTED) fputs("connected\n", stderr);
+      if (event.kind == MILLSTREAM_WHIP_EVENT_KIND_LOST) is_broken = true;
       if (event.kind == MILLSTREAM_WHIP_EVENT_KIND_FRAME && event.codec == MILLSTREAM_CODEC_H264) {
-        fwrite(event.data, 1, event.length, stdout);
-        frames++;
+        is_broken = is_broken && !event.key_frame;
+        if (!is_broken) {
+          fwrite(event.data, 1, event.length, stdout);
+          frames++;
+        }
       }
       if (event.kind == MILLSTREAM_WHIP_EVENT_KIND_CLOSED) is_over = true;
     }

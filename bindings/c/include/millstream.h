@@ -40,7 +40,8 @@ typedef enum MillstreamResult {
 
 // The kind of an event of SRT.
 typedef enum MillstreamSrtEventKind {
-  // A caller asks for a connection; the data is its stream id. Answer with `accept` or `reject`.
+  // A caller asks for a connection; the data is its stream id. Answer with `accept` or `reject` within three seconds: later the
+  // caller is forgotten, and the event `CLOSED` says so.
   MILLSTREAM_SRT_EVENT_KIND_REQUEST = 0,
   // The connection is established.
   MILLSTREAM_SRT_EVENT_KIND_CONNECTED = 1,
@@ -48,7 +49,7 @@ typedef enum MillstreamSrtEventKind {
   MILLSTREAM_SRT_EVENT_KIND_PAYLOAD = 2,
   // Packets came too late or not at all; `number` is how many.
   MILLSTREAM_SRT_EVENT_KIND_SKIPPED = 3,
-  // The connection has ended; its id has no more events.
+  // The connection has ended, or its caller was rejected or forgotten; its id has no more events.
   MILLSTREAM_SRT_EVENT_KIND_CLOSED = 4,
 } MillstreamSrtEventKind;
 
@@ -60,6 +61,9 @@ typedef enum MillstreamWhipEventKind {
   MILLSTREAM_WHIP_EVENT_KIND_FRAME = 1,
   // The session has ended; its id has no more events.
   MILLSTREAM_WHIP_EVENT_KIND_CLOSED = 2,
+  // Frames of `codec` were lost: those that follow cannot be decoded until the next key frame, which is requested from the
+  // publisher. Until it comes, a program that records or decodes should skip the frames of this codec; further losses are events, too.
+  MILLSTREAM_WHIP_EVENT_KIND_LOST = 3,
 } MillstreamWhipEventKind;
 
 // The codec of a frame.
@@ -126,7 +130,7 @@ typedef struct MillstreamWhipEvent {
   enum MillstreamWhipEventKind kind;
   // Id of the session.
   uint64_t session;
-  // Codec of a frame.
+  // Codec of a frame, or of the frames that were lost.
   enum MillstreamCodec codec;
   // Timestamp of RTP of a frame.
   uint32_t timestamp;
@@ -158,7 +162,8 @@ struct MillstreamSrt *millstream_srt_new(uint64_t now_us,
 // `srt` is NULL, or a handle that was not freed.
 void millstream_srt_free(struct MillstreamSrt *srt);
 
-// Begins a connection to a listener, and writes its id to `connection`.
+// Begins a connection to a listener, and writes its id to `connection`. A stream id that is longer than 512 bytes or not in UTF-8 is
+// `ARGUMENT`.
 //
 // # Safety
 // `srt` is NULL or valid; the other pointers are NULL or point to what their types say.
@@ -193,7 +198,7 @@ enum MillstreamResult millstream_srt_accept(struct MillstreamSrt *srt,
                                             uint64_t now_us,
                                             uint64_t connection);
 
-// Rejects the caller of a request with a code of SRT, as 1403 (forbidden) or 1404 (not found).
+// Rejects the caller of a request with a code of SRT, as 1403 (forbidden) or 1404 (not found). Its last event is `CLOSED`.
 //
 // # Safety
 // `srt` is NULL or valid.
@@ -284,6 +289,15 @@ enum MillstreamResult millstream_whip_handle_datagram(struct MillstreamWhip *whi
 // # Safety
 // `whip` is NULL or valid.
 enum MillstreamResult millstream_whip_handle_timeout(struct MillstreamWhip *whip, uint64_t now_us);
+
+// Requests a key frame of a session's video, as for the beginning of a file. Requests are sent at most twice a second. A session
+// without video is `STATE`.
+//
+// # Safety
+// `whip` is NULL or valid.
+enum MillstreamResult millstream_whip_request_key_frame(struct MillstreamWhip *whip,
+                                                        uint64_t now_us,
+                                                        uint64_t session);
 
 // Closes a session. Its last event is `CLOSED`.
 //

@@ -47,6 +47,25 @@ impl<T> Guarded<T> {
     }
 }
 
+/// Compiles only if handles of the type may move between threads, as the header promises.
+pub(crate) const fn assert_send<T: Send>() {}
+
+/// Frees a handle. A panic goes no further.
+///
+/// # Safety
+/// `handle` is null, or came from `Box::into_raw`, was not freed, and is in use by no call.
+pub(crate) unsafe fn free<T>(handle: *mut Guarded<T>) {
+    if handle.is_null() {
+        return;
+    }
+    // SAFETY: the caller guarantees that the handle is that of a box, and is not used any more.
+    let owned = unsafe { Box::from_raw(handle) };
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(owned))) {
+        // Dropping it could panic again.
+        std::mem::forget(panic);
+    }
+}
+
 /// Calls a machine at a time, unless it has failed before.
 ///
 /// # Safety
@@ -136,6 +155,22 @@ mod tests {
             );
         }
         assert!(Guarded::<i32>::new(0, |_| panic!("on purpose")).is_none());
+    }
+
+    #[test]
+    fn a_panic_while_a_handle_is_freed_goes_no_further() {
+        struct Breaks;
+        impl Drop for Breaks {
+            fn drop(&mut self) {
+                panic!("on purpose");
+            }
+        }
+        let handle = Box::into_raw(Guarded::new(5, |_| Some(Breaks)).unwrap());
+        // SAFETY: the handle is that of a box, and is freed once.
+        unsafe {
+            free(handle);
+            free::<Breaks>(std::ptr::null_mut());
+        }
     }
 
     #[test]

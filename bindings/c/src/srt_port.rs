@@ -1,13 +1,13 @@
 //! SRT over one UDP port: connections from callers, and connections to listeners.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use srt::{
     Bytes, CloseReason, Config, Connection, Datagrams, Endpoint, Event, Incoming, Passphrase, RejectReason,
-    Route, Seed, SocketId,
+    Route, STREAM_ID_BYTES_MAX, Seed, SocketId,
 };
 
 use crate::guard::{self, Guarded, bytes, call, text};
@@ -15,6 +15,12 @@ use crate::{MillstreamAddress, MillstreamDatagram, MillstreamResult};
 
 /// Callers that may wait for an answer at the same time; others are told to try again.
 const WAITING_MAX: usize = 64;
+/// Those of them that may come from one address.
+const WAITING_PER_ADDRESS_MAX: usize = 8;
+/// Time after which a caller without an answer is forgotten. Callers give up after about as long.
+const WAITING_TIME: Duration = Duration::from_secs(3);
+/// Maximum number of random socket ids tried until one is free.
+const TRIES_MAX: u64 = 64;
 /// Replies to callers without a connection that may wait to be sent; others are lost.
 const REPLIES_MAX: usize = 256;
 
@@ -28,7 +34,8 @@ pub struct MillstreamSrt {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MillstreamSrtEventKind {
-    /// A caller asks for a connection; the data is its stream id. Answer with `accept` or `reject`.
+    /// A caller asks for a connection; the data is its stream id. Answer with `accept` or `reject` within three seconds: later the
+    /// caller is forgotten, and the event `CLOSED` says so.
     Request = 0,
     /// The connection is established.
     Connected = 1,
@@ -36,7 +43,7 @@ pub enum MillstreamSrtEventKind {
     Payload = 2,
     /// Packets came too late or not at all; `number` is how many.
     Skipped = 3,
-    /// The connection has ended; its id has no more events.
+    /// The connection has ended, or its caller was rejected or forgotten; its id has no more events.
     Closed = 4,
 }
 
@@ -61,8 +68,8 @@ struct Port {
     endpoint: Endpoint<u64>,
     config: Arc<Config>,
     seed: Seed,
-    /// Callers without an answer.
-    waiting: BTreeMap<u64, Incoming>,
+    /// Callers without an answer, and the times at which they are forgotten. Their connections are among the others.
+    waiting: BTreeMap<u64, (IpAddr, Instant)>,
     connections: BTreeMap<u64, (Connection, SocketAddr)>,
     /// Number of ids given so far.
     ids: u64,
@@ -76,6 +83,9 @@ struct Port {
     /// Next datagram in `out`, and its destination.
     next: Option<(usize, SocketAddr)>,
 }
+
+// A handle may move between threads.
+const _: () = guard::assert_send::<Guarded<Port>>();
 
 impl Port {
     fn new(now: Instant, config: Config, seed: Seed) -> Self {
@@ -100,17 +110,35 @@ impl Port {
         self.ids
     }
 
-    fn connect(&mut self, now: Instant, to: SocketAddr, stream_id: &str) -> u64 {
+    fn connect(&mut self, now: Instant, to: SocketAddr, stream_id: &str) -> Option<u64> {
         let id = self.new_id();
         let seed = self.seed.derive("caller", id);
-        // The peer's socket is not known yet; its address is. A socket id that is free is found quickly.
-        let mut sockets = (0..).map(|index| SocketId::random(&seed.derive("socket", index)));
-        let socket =
-            sockets.find(|socket| self.endpoint.insert(*socket, to, SocketId(0), id)).unwrap_or(SocketId(1));
+        // The peer's socket is not known yet; its address is.
+        let socket = self.insert(&seed, to, SocketId(0), id)?;
         let connection = Connection::caller(now, Arc::clone(&self.config), socket, stream_id, &seed);
         self.connections.insert(id, (connection, to));
         self.touch(id);
-        id
+        Some(id)
+    }
+
+    /// Draws a socket id that is free, and adds it to the endpoint. The first is nearly always free.
+    fn insert(&mut self, seed: &Seed, address: SocketAddr, peer: SocketId, id: u64) -> Option<SocketId> {
+        let mut sockets = (0..TRIES_MAX).map(|index| SocketId::random(&seed.derive("socket", index)));
+        sockets.find(|socket| self.endpoint.insert(*socket, address, peer, id))
+    }
+
+    /// Keeps a caller until it is answered, or tells it to try again. Repetitions of its request go to its connection.
+    fn wait(&mut self, now: Instant, incoming: Incoming, reply: &mut Vec<u8>) {
+        let (id, from) = (self.new_id(), incoming.from());
+        let of_address = self.waiting.values().filter(|(address, _)| *address == from.ip()).count();
+        let has_room = self.waiting.len() < WAITING_MAX && of_address < WAITING_PER_ADDRESS_MAX;
+        let seed = self.seed.derive("listener", id);
+        let socket = if has_room { self.insert(&seed, from, incoming.peer_socket(), id) } else { None };
+        let Some(socket) = socket else { return incoming.reject(now, RejectReason::RESOURCE, reply) };
+        let stream_id = Bytes::copy_from_slice(incoming.stream_id().unwrap_or_default().as_bytes());
+        self.events.push_back((MillstreamSrtEventKind::Request, id, 0, stream_id));
+        self.waiting.insert(id, (from.ip(), now + WAITING_TIME));
+        self.connections.insert(id, (Connection::incoming(now, incoming, socket, &seed), from));
     }
 
     fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
@@ -122,13 +150,7 @@ impl Port {
                 }
                 self.touch(id);
             }
-            Route::New(incoming) if self.waiting.len() < WAITING_MAX => {
-                let id = self.new_id();
-                let stream_id = Bytes::copy_from_slice(incoming.stream_id().unwrap_or_default().as_bytes());
-                self.events.push_back((MillstreamSrtEventKind::Request, id, 0, stream_id));
-                self.waiting.insert(id, *incoming);
-            }
-            Route::New(incoming) => incoming.reject(now, RejectReason::RESOURCE, &mut reply),
+            Route::New(incoming) => self.wait(now, *incoming, &mut reply),
             Route::Reply | Route::Drop(_) => {}
         }
         self.reply(from, reply);
@@ -151,6 +173,15 @@ impl Port {
             }
             self.touch(id);
         }
+        let late: Vec<u64> =
+            self.waiting.iter().filter(|(_, (_, at))| *at <= now).map(|(id, _)| *id).collect();
+        for id in late {
+            self.waiting.remove(&id);
+            if let Some((connection, _)) = self.connections.get_mut(&id) {
+                connection.close(now, CloseReason::Local);
+            }
+            self.touch(id);
+        }
     }
 
     /// Takes the events of a connection.
@@ -168,22 +199,24 @@ impl Port {
         self.touched.insert(id);
     }
 
-    fn accept(&mut self, now: Instant, id: u64) -> MillstreamResult {
-        let Some(incoming) = self.waiting.remove(&id) else { return MillstreamResult::State };
-        let (from, config) = (incoming.from(), Arc::clone(&self.config));
-        let seed = self.seed.derive("listener", id);
-        let connection = self.endpoint.accept(now, incoming, config, id, &seed);
-        self.connections.insert(id, (connection, from));
+    /// Answers a caller that waits.
+    fn answer(&mut self, id: u64, answer: impl FnOnce(&mut Connection)) -> MillstreamResult {
+        let waits = self.waiting.remove(&id).is_some();
+        let Some((connection, _)) = self.connections.get_mut(&id).filter(|_| waits) else {
+            return MillstreamResult::State;
+        };
+        answer(connection);
         self.touch(id);
         MillstreamResult::Ok
     }
 
+    fn accept(&mut self, now: Instant, id: u64) -> MillstreamResult {
+        let config = Arc::clone(&self.config);
+        self.answer(id, |connection| connection.accept(now, config))
+    }
+
     fn reject(&mut self, now: Instant, id: u64, code: u32) -> MillstreamResult {
-        let Some(incoming) = self.waiting.remove(&id) else { return MillstreamResult::State };
-        let mut reply = Vec::new();
-        incoming.reject(now, RejectReason::new(code), &mut reply);
-        self.reply(incoming.from(), reply);
-        MillstreamResult::Ok
+        self.answer(id, |connection| connection.reject(now, RejectReason::new(code)))
     }
 
     fn send(&mut self, now: Instant, id: u64, payload: &[u8]) -> MillstreamResult {
@@ -200,6 +233,9 @@ impl Port {
     }
 
     fn close(&mut self, now: Instant, id: u64) -> MillstreamResult {
+        if self.waiting.contains_key(&id) {
+            return MillstreamResult::State;
+        }
         let Some((connection, _)) = self.connections.get_mut(&id) else { return MillstreamResult::State };
         connection.close(now, CloseReason::Local);
         self.touch(id);
@@ -240,7 +276,8 @@ impl Port {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.connections.values().filter_map(|(connection, _)| connection.poll_timeout()).min()
+        let connections = self.connections.values().filter_map(|(connection, _)| connection.poll_timeout());
+        connections.chain(self.waiting.values().map(|(_, at)| *at)).min()
     }
 }
 
@@ -280,13 +317,12 @@ pub unsafe extern "C" fn millstream_srt_new(
 /// `srt` is NULL, or a handle that was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn millstream_srt_free(srt: *mut MillstreamSrt) {
-    if !srt.is_null() {
-        // SAFETY: the handle came from `Box::into_raw` in `new`, and is freed once.
-        drop(unsafe { Box::from_raw(srt.cast::<Guarded<Port>>()) });
-    }
+    // SAFETY: the handle came from `Box::into_raw` in `new`, and is freed once.
+    unsafe { guard::free(srt.cast::<Guarded<Port>>()) }
 }
 
-/// Begins a connection to a listener, and writes its id to `connection`.
+/// Begins a connection to a listener, and writes its id to `connection`. A stream id that is longer than 512 bytes or not in UTF-8 is
+/// `ARGUMENT`.
 ///
 /// # Safety
 /// `srt` is NULL or valid; the other pointers are NULL or point to what their types say.
@@ -304,11 +340,13 @@ pub unsafe extern "C" fn millstream_srt_connect(
         let (Some(to), Some(connection)) = (to.as_ref(), connection.as_mut()) else {
             return MillstreamResult::Null;
         };
-        let (Some(to), Some(stream_id)) = (to.get(), text(stream_id, stream_id_length)) else {
-            return MillstreamResult::Argument;
-        };
+        let Some(stream_id) = bytes(stream_id, stream_id_length) else { return MillstreamResult::Null };
+        let stream_id = std::str::from_utf8(stream_id).ok();
+        let stream_id = stream_id.filter(|stream_id| stream_id.len() <= STREAM_ID_BYTES_MAX);
+        let (Some(to), Some(stream_id)) = (to.get(), stream_id) else { return MillstreamResult::Argument };
         call(srt.cast::<Guarded<Port>>(), now_us, |port, now| {
-            *connection = port.connect(now, to, stream_id);
+            let Some(id) = port.connect(now, to, stream_id) else { return MillstreamResult::Full };
+            *connection = id;
             MillstreamResult::Ok
         })
     }
@@ -371,7 +409,7 @@ pub unsafe extern "C" fn millstream_srt_accept(
     unsafe { call(srt.cast::<Guarded<Port>>(), now_us, |port, now| port.accept(now, connection)) }
 }
 
-/// Rejects the caller of a request with a code of SRT, as 1403 (forbidden) or 1404 (not found).
+/// Rejects the caller of a request with a code of SRT, as 1403 (forbidden) or 1404 (not found). Its last event is `CLOSED`.
 ///
 /// # Safety
 /// `srt` is NULL or valid.

@@ -39,6 +39,9 @@ pub enum MillstreamWhipEventKind {
     Frame = 1,
     /// The session has ended; its id has no more events.
     Closed = 2,
+    /// Frames of `codec` were lost: those that follow cannot be decoded until the next key frame, which is requested from the
+    /// publisher. Until it comes, a program that records or decodes should skip the frames of this codec; further losses are events, too.
+    Lost = 3,
 }
 
 /// The codec of a frame.
@@ -69,7 +72,7 @@ pub struct MillstreamWhipEvent {
     pub kind: MillstreamWhipEventKind,
     /// Id of the session.
     pub session: u64,
-    /// Codec of a frame.
+    /// Codec of a frame, or of the frames that were lost.
     pub codec: MillstreamCodec,
     /// Timestamp of RTP of a frame.
     pub timestamp: u32,
@@ -111,6 +114,9 @@ struct Port {
     /// Next datagram in `out`, and its destination.
     next: Option<(usize, SocketAddr)>,
 }
+
+// A handle may move between threads.
+const _: () = guard::assert_send::<Guarded<Port>>();
 
 /// Preference for a section: the first supported codec.
 fn take(media: &Media) -> Option<MediaPreference> {
@@ -201,15 +207,32 @@ impl Port {
                         MillstreamCodec::H264 | MillstreamCodec::H265 => nal::to_annex_b(&frame.payload),
                         _ => Ok(frame.payload),
                     };
-                    let Ok(data) = data else { continue };
+                    let Ok(data) = data else {
+                        let lost = Owned { codec, ..other(MillstreamWhipEventKind::Lost) };
+                        self.events.push_back(lost);
+                        continue;
+                    };
                     let (timestamp, key_frame) = (frame.timestamp, frame.key_frame);
                     let kind = MillstreamWhipEventKind::Frame;
                     self.events.push_back(Owned { kind, session, codec, timestamp, key_frame, data });
                 }
+                Event::PictureLost { section, layer: 0 } => {
+                    let codec = codec(peer, section);
+                    self.events.push_back(Owned { codec, ..other(MillstreamWhipEventKind::Lost) });
+                }
+                // The port sends no video, opens no channels, and takes the first layer alone.
                 _ => {}
             }
         }
         self.touched.insert(session);
+    }
+
+    fn request_key_frame(&mut self, now: Instant, session: u64) -> MillstreamResult {
+        let Some(peer) = self.peers.get_mut(&session) else { return MillstreamResult::State };
+        let sections: Vec<SectionId> = peer.sections().iter().map(|section| section.id).collect();
+        let asked = sections.into_iter().filter(|section| peer.request_key_frame(now, *section, 0)).count();
+        self.touch(session);
+        if asked > 0 { MillstreamResult::Ok } else { MillstreamResult::State }
     }
 
     fn close(&mut self, now: Instant, session: u64) -> MillstreamResult {
@@ -293,10 +316,8 @@ pub unsafe extern "C" fn millstream_whip_new(
 /// `whip` is NULL, or a handle that was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn millstream_whip_free(whip: *mut MillstreamWhip) {
-    if !whip.is_null() {
-        // SAFETY: the handle came from `Box::into_raw` in `new`, and is freed once.
-        drop(unsafe { Box::from_raw(whip.cast::<Guarded<Port>>()) });
-    }
+    // SAFETY: the handle came from `Box::into_raw` in `new`, and is freed once.
+    unsafe { guard::free(whip.cast::<Guarded<Port>>()) }
 }
 
 /// Handles an offer, the body of a request of WHIP: writes the id of a new session to `session`, and the answer, which belongs to the
@@ -372,6 +393,21 @@ pub unsafe extern "C" fn millstream_whip_handle_timeout(
             MillstreamResult::Ok
         })
     }
+}
+
+/// Requests a key frame of a session's video, as for the beginning of a file. Requests are sent at most twice a second. A session
+/// without video is `STATE`.
+///
+/// # Safety
+/// `whip` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn millstream_whip_request_key_frame(
+    whip: *mut MillstreamWhip,
+    now_us: u64,
+    session: u64,
+) -> MillstreamResult {
+    // SAFETY: the caller guarantees the handle.
+    unsafe { call(whip.cast::<Guarded<Port>>(), now_us, |port, now| port.request_key_frame(now, session)) }
 }
 
 /// Closes a session. Its last event is `CLOSED`.

@@ -36,6 +36,7 @@ fn null_is_refused_everywhere() {
             millstream_srt_connect(null_mut(), 0, &raw const to, null(), 0, &raw mut id),
             millstream_srt_connect(srt, 0, null(), null(), 0, &raw mut id),
             millstream_srt_connect(srt, 0, &raw const to, null(), 0, null_mut()),
+            millstream_srt_connect(srt, 0, &raw const to, null(), 1, &raw mut id),
             millstream_srt_handle_datagram(null_mut(), 0, &raw const to, null(), 0),
             millstream_srt_handle_datagram(srt, 0, null(), null(), 0),
             millstream_srt_handle_datagram(srt, 0, &raw const to, null(), 1),
@@ -72,6 +73,16 @@ fn null_is_refused_everywhere() {
             millstream_whip_close(whip, 0, 7),
         ] {
             assert_eq!(unknown, MillstreamResult::State);
+        }
+        let long = [b'a'; 513];
+        for (stream_id, expected) in [
+            (&b"\xff"[..], MillstreamResult::Argument),
+            (&long[..], MillstreamResult::Argument),
+            (&long[..512], MillstreamResult::Ok),
+        ] {
+            let (data, length) = (stream_id.as_ptr(), stream_id.len());
+            let begun = millstream_srt_connect(srt, 0, &raw const to, data, length, &raw mut id);
+            assert_eq!(begun, expected);
         }
         let bad = MillstreamAddress { ip_length: 5, ..to };
         let handled = millstream_srt_handle_datagram(srt, 0, &raw const bad, null(), 0);
@@ -123,6 +134,10 @@ impl End {
         }
     }
 
+    fn count(&self, kind: MillstreamSrtEventKind) -> usize {
+        self.events.iter().filter(|event| event.0 == kind).count()
+    }
+
     fn last(&self) -> Option<MillstreamSrtEventKind> {
         self.events.last().map(|event| event.0)
     }
@@ -163,5 +178,112 @@ fn two_ports_connect_send_and_close() {
         assert_eq!(millstream_srt_poll_timeout(caller.srt), u64::MAX);
         millstream_srt_free(caller.srt);
         millstream_srt_free(listener.srt);
+    }
+}
+
+/// Begins connections of `caller`, and returns after this many microseconds in which the listener answers nobody.
+fn call_and_wait(caller: &mut End, listener: &mut End, callers: usize, micros: u64) -> u64 {
+    let (mut id, mut now) = (0, 5);
+    for _ in 0..callers {
+        // SAFETY: the handle is valid, and the other pointers those of values that live.
+        let begun = unsafe {
+            let to = &raw const listener.address;
+            millstream_srt_connect(caller.srt, now, to, b"one".as_ptr(), 3, &raw mut id)
+        };
+        assert_eq!(begun, MillstreamResult::Ok);
+    }
+    while now < micros {
+        now += 5_000;
+        caller.carry(now, listener);
+        listener.carry(now, caller);
+    }
+    now
+}
+
+/// A caller repeats its conclusion every 250 ms until it is answered.
+#[test]
+fn a_caller_that_repeats_its_request_is_one_request() {
+    use MillstreamSrtEventKind::{Closed, Connected, Request};
+    let (mut caller, mut listener) = (End::new(1), End::new(2));
+    let mut now = call_and_wait(&mut caller, &mut listener, 1, 900_000);
+    assert_eq!(listener.events.iter().map(|event| event.0).collect::<Vec<_>>(), [Request]);
+    let request = listener.events[0].1;
+    // SAFETY: the handles are valid.
+    unsafe {
+        assert_eq!(millstream_srt_close(listener.srt, now, request), MillstreamResult::State);
+        assert_eq!(millstream_srt_accept(listener.srt, now, request), MillstreamResult::Ok);
+        assert_eq!(millstream_srt_accept(listener.srt, now, request), MillstreamResult::State);
+        for _ in 0..1000 {
+            now += 5_000;
+            caller.carry(now, &mut listener);
+            listener.carry(now, &mut caller);
+        }
+        assert_eq!((caller.last(), listener.last()), (Some(Connected), Some(Connected)));
+        assert_eq!((listener.count(Request), listener.count(Closed)), (1, 0));
+        millstream_srt_free(caller.srt);
+        millstream_srt_free(listener.srt);
+    }
+}
+
+#[test]
+fn a_caller_that_is_rejected_is_told_and_closed() {
+    use MillstreamSrtEventKind::{Closed, Request};
+    let (mut caller, mut listener) = (End::new(1), End::new(2));
+    let now = call_and_wait(&mut caller, &mut listener, 1, 100_000);
+    let request = listener.events[0].1;
+    // SAFETY: the handles are valid.
+    unsafe {
+        assert_eq!(millstream_srt_reject(listener.srt, now, request, 1403), MillstreamResult::Ok);
+        assert_eq!(millstream_srt_reject(listener.srt, now, request, 1403), MillstreamResult::State);
+        listener.carry(now, &mut caller);
+        caller.carry(now, &mut listener);
+        assert_eq!((caller.last(), listener.last()), (Some(Closed), Some(Closed)));
+        assert_eq!((listener.count(Request), listener.count(Closed)), (1, 1));
+        assert_eq!(millstream_srt_poll_timeout(listener.srt), u64::MAX);
+        millstream_srt_free(caller.srt);
+        millstream_srt_free(listener.srt);
+    }
+}
+
+#[test]
+fn a_caller_that_is_not_answered_is_forgotten() {
+    use MillstreamSrtEventKind::{Closed, Request};
+    let (mut caller, mut listener) = (End::new(1), End::new(2));
+    let now = call_and_wait(&mut caller, &mut listener, 1, 2_000_000);
+    assert_eq!((listener.last(), listener.count(Closed)), (Some(Request), 0));
+    let request = listener.events[0].1;
+    // SAFETY: the handles are valid.
+    unsafe {
+        let deadline = millstream_srt_poll_timeout(listener.srt);
+        assert!(
+            (now..now + 1_100_000).contains(&deadline),
+            "{deadline} is not about three seconds after the call"
+        );
+        listener.carry(deadline, &mut caller);
+        // Events of a port are taken after datagrams for it; the caller has none any more.
+        caller.carry(deadline, &mut listener);
+        let ended = listener.events.iter().find(|event| event.0 == Closed).map(|event| event.1);
+        assert_eq!(ended, Some(request));
+        assert_eq!(millstream_srt_accept(listener.srt, deadline, request), MillstreamResult::State);
+        millstream_srt_free(caller.srt);
+        millstream_srt_free(listener.srt);
+    }
+}
+
+#[test]
+fn an_address_has_few_places_among_those_that_wait() {
+    use MillstreamSrtEventKind::{Closed, Request};
+    let (mut caller, mut listener, mut other) = (End::new(1), End::new(2), End::new(3));
+    other.address.ip[3] = 9;
+    call_and_wait(&mut caller, &mut listener, 20, 100_000);
+    assert_eq!((listener.count(Request), caller.count(Closed)), (8, 12));
+    listener.events.clear();
+    call_and_wait(&mut other, &mut listener, 1, 100_000);
+    assert_eq!(listener.count(Request), 1, "another address has its own");
+    // SAFETY: the handles are valid.
+    unsafe {
+        millstream_srt_free(caller.srt);
+        millstream_srt_free(listener.srt);
+        millstream_srt_free(other.srt);
     }
 }

@@ -54,27 +54,41 @@ class Example:
         raise AssertionError(f"the program ended without a line {start}")
 
 
-def srt(folder, passphrase):
-    source, output = folder / "source.ts", folder / "out.ts"
-    make(source, "-c:a", "aac")
-    with Example("srt_listener", output, *passphrase) as listener:
-        url = f"srt://{listener.line('srt')}?streamid=cameras/one&pkt_size=1316"
-        url += f"&passphrase={passphrase[0]}&pbkeylen=16" if passphrase else ""
-        command = ["ffmpeg", *QUIET, "-re", "-i", source, "-c", "copy", "-f", "mpegts", url]
-        subprocess.run(command, check=True, timeout=SECONDS)
-        assert listener.line("request") == "cameras/one"
-        assert listener.process.wait(SECONDS) == 0
+def send(listener, source, passphrase):
+    """Sends a source to the listener at an address."""
+    url = f"srt://{listener}?streamid=cameras/one&pkt_size=1316"
+    url += f"&passphrase={passphrase[0]}&pbkeylen=16" if passphrase else ""
+    command = ["ffmpeg", *QUIET, "-re", "-i", source, "-c", "copy", "-f", "mpegts", url]
+    subprocess.run(command, check=True, timeout=SECONDS)
+
+
+def compare(source, output):
     # ffmpeg does not wait for its last packets to arrive.
     came = pictures(output)
     assert len(came) > PICTURES // 2 and came == pictures(source)[: len(came)], f"{len(came)} pictures, or others"
 
 
+def srt(folder, passphrase):
+    source, output = folder / "source.ts", folder / "out.ts"
+    make(source, "-c:a", "aac")
+    with Example("srt_listener", output, *passphrase) as listener:
+        send(listener.line("srt"), source, passphrase)
+        assert listener.line("request") == "cameras/one"
+        assert listener.process.wait(SECONDS) == 0
+    compare(source, output)
+
+
 def refused(folder):
-    """A caller with another passphrase does not connect, and the listener goes on."""
-    with Example("srt_listener", folder / "none.ts", PASSPHRASE) as listener:
-        url = f"srt://{listener.line('srt')}?passphrase=another one of them&pbkeylen=16"
-        command = ["ffmpeg", *QUIET, "-i", folder / "source.ts", "-c", "copy", "-f", "mpegts", url]
+    """A caller with another passphrase does not connect, and the listener goes on: the next caller is received."""
+    source, output = folder / "source.ts", folder / "after.ts"
+    with Example("srt_listener", output, PASSPHRASE) as listener:
+        address = listener.line("srt")
+        url = f"srt://{address}?passphrase=another one of them&pbkeylen=16"
+        command = ["ffmpeg", *QUIET, "-i", source, "-c", "copy", "-f", "mpegts", url]
         assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=SECONDS).returncode != 0
+        send(address, source, [PASSPHRASE])
+        assert listener.process.wait(SECONDS) == 0
+    compare(source, output)
 
 
 def whip(folder):

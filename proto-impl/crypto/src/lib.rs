@@ -4,6 +4,23 @@
 #[cfg(all(fuzzing, not(debug_assertions)))]
 compile_error!("`--cfg fuzzing` weakens the primitives: no server is built with it");
 
+/// Fails to compile if the crate has no provider of primitives. The crates that need one begin with it, so that the error names
+/// the features, and not each item that is missing.
+#[cfg(not(any(feature = "aws-lc", feature = "rustcrypto")))]
+#[macro_export]
+macro_rules! needs_provider {
+    () => {
+        compile_error!("this crate needs a provider of primitives: enable its feature `aws-lc` (the default) or `rustcrypto`");
+    };
+}
+/// Fails to compile if the crate has no provider of primitives. The crates that need one begin with it, so that the error names
+/// the features, and not each item that is missing.
+#[cfg(any(feature = "aws-lc", feature = "rustcrypto"))]
+#[macro_export]
+macro_rules! needs_provider {
+    () => {};
+}
+
 #[cfg(any(feature = "aws-lc", feature = "rustcrypto"))]
 mod primitives;
 mod seed;

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+crypto::needs_provider!();
+
 pub mod client;
 mod decrypt;
 mod error;

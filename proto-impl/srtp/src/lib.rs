@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+crypto::needs_provider!();
+
 mod derive;
 mod error;
 mod inbound;

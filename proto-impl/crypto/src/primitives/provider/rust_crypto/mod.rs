@@ -15,10 +15,36 @@ use chacha20poly1305::ChaCha20Poly1305;
 use hmac::{EagerHash, Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha384, Sha512};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use super::{Aead, HmacSha1, Provider};
 use crate::{
     AEAD_NONCE_BYTES, AEAD_TAG_BYTES, AeadAlgorithm, HEADER_SAMPLE_BYTES, Hash, KeyKind, SignatureAlgorithm,
+};
+
+/// Compiles only if values of the type are wiped when they are dropped. Each crate has a feature for it, which is easily
+/// forgotten.
+const fn wipes<T: ZeroizeOnDrop>() {}
+
+const _: () = {
+    wipes::<Aes128Gcm>();
+    wipes::<Aes256Gcm>();
+    wipes::<ChaCha20Poly1305>();
+    wipes::<ChaChaCore<R20, Ietf>>();
+    wipes::<aes::Aes128Enc>();
+    wipes::<aes::Aes192Enc>();
+    wipes::<aes::Aes256Enc>();
+    wipes::<cbc::Encryptor<aes::Aes128Enc>>();
+    wipes::<cbc::Decryptor<aes::Aes256Dec>>();
+    wipes::<aes_kw::KwAes256>();
+    // An HMAC holds nothing but states of its hash.
+    wipes::<Sha1>();
+    wipes::<Sha256>();
+    wipes::<Sha512>();
+    wipes::<p256::SecretKey>();
+    wipes::<p256::ecdsa::SigningKey>();
+    wipes::<rsa::PrivateKey>();
+    wipes::<x25519_dalek::StaticSecret>();
 };
 
 /// Names the library.
@@ -121,7 +147,7 @@ where
     for part in lists.iter().copied().flatten() {
         mac.update(part);
     }
-    mac.finalize().into_bytes().to_vec()
+    mac.finalize().as_bytes().to_vec()
 }
 
 /// The expansion of HKDF (RFC 5869 §2.3). The crate `hkdf` takes no key shorter than a digest.
@@ -129,13 +155,13 @@ fn expand<D: EagerHash + Digest>(key: &[u8], info: &[&[u8]], out: &mut [u8]) -> 
 where
     Hmac<D>: Mac + KeyInit,
 {
-    let mut block = Vec::new();
+    let mut block = Zeroizing::new(Vec::new());
     for (index, out) in out.chunks_mut(<D as Digest>::output_size()).enumerate() {
         let Some(number) = index.checked_add(1).and_then(|number| u8::try_from(number).ok()) else {
             return false;
         };
-        block = mac::<D>(key, &[&[&block], info, &[&[number]]]);
-        out.iter_mut().zip(&block).for_each(|(to, from)| *to = *from);
+        block = Zeroizing::new(mac::<D>(key, &[&[&block], info, &[&[number]]]));
+        out.iter_mut().zip(&*block).for_each(|(to, from)| *to = *from);
     }
     true
 }
@@ -145,11 +171,11 @@ fn prf<D: EagerHash>(secret: &[u8], seed: &[&[u8]], out: &mut [u8])
 where
     Hmac<D>: Mac + KeyInit,
 {
-    let mut chain = mac::<D>(secret, &[seed]);
+    let mut chain = Zeroizing::new(mac::<D>(secret, &[seed]));
     for out in out.chunks_mut(chain.len().max(1)) {
-        let block = mac::<D>(secret, &[&[&chain], seed]);
-        out.iter_mut().zip(&block).for_each(|(to, from)| *to = *from);
-        chain = mac::<D>(secret, &[&[&chain]]);
+        let block = Zeroizing::new(mac::<D>(secret, &[&[&chain], seed]));
+        out.iter_mut().zip(&*block).for_each(|(to, from)| *to = *from);
+        chain = Zeroizing::new(mac::<D>(secret, &[&[&chain]]));
     }
 }
 
