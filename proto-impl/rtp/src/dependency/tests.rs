@@ -77,7 +77,7 @@ fn a_structure_stands_as_in_the_syntax() {
         "0000",
         "0", // the first refers to none, the second to the frame before
         "1", // one chain: ns(2)
-        // It protects the target, which ns(1) says without bits.
+        // The chain protects the target: ns(1) has no bits.
         "0000",
         "0001", // distances in the chain
         "1",
