@@ -280,7 +280,7 @@ impl Layering {
                 .sum();
             let before = if key_frame { u8::MAX } else { output.follows };
             let is_had = |layer: &u8| {
-                let needed = self.needs(*layer, present).unwrap_or(present & upto(*layer));
+                let needed = self.needs(*layer, present).unwrap_or_else(|| present & upto(*layer));
                 Some(*layer) == shown || needed & !given == 0
             };
             let follows = (0..=target).filter(|layer| before >> layer & 1 == 1).filter(is_had);
