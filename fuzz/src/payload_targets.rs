@@ -56,7 +56,7 @@ pub fn depack(data: &[u8]) {
         if let Some(dependencies) = dependencies.as_mut().filter(|_| flags & DESCRIPTOR != 0) {
             if let Ok(layer) = dependencies.handle(payload) {
                 assert_eq!(layer.needed_by & !layer.sent, 0);
-                depacketizer.note_layer(layer);
+                depacketizer.note_layer(timestamp, layer);
             }
             continue;
         }

@@ -264,8 +264,10 @@ impl Reception {
         {
             rate.handle_queue(queue);
         }
-        if let Some(value) = values.dependency_descriptor.filter(|_| listens) {
-            source.described.get_or_insert_default().arrive(packet.header.timestamp, value);
+        if let Some(value) =
+            values.dependency_descriptor.filter(|_| listens && incoming.takes_layers_of(format))
+        {
+            source.described.get_or_insert_default().arrive(&packet.header, value);
         }
         // Padding and packets of unused sources occupy sequence numbers too. They are passed to the receiver with an
         // empty payload, so that they do not count as missing.
@@ -295,8 +297,11 @@ impl Reception {
         let ssrc = repaired.header.ssrc;
         let values = incoming.section.extensions.read(packet.header.extension);
         let Some(source) = self.sources.get_mut(ssrc) else { return };
-        if let Some(value) = values.dependency_descriptor.filter(|_| incoming.is_current(ssrc)) {
-            source.described.get_or_insert_default().arrive(repaired.header.timestamp, value);
+        let format = incoming.format_of(repaired.header.payload_type);
+        let is_layered = format.is_some_and(|format| incoming.takes_layers_of(format));
+        if let Some(value) = values.dependency_descriptor.filter(|_| is_layered && incoming.is_current(ssrc))
+        {
+            source.described.get_or_insert_default().arrive(&repaired.header, value);
         }
         let payload = packet.payload.get(repaired.payload_at..).filter(|_| incoming.is_current(ssrc));
         let payload = Bytes::copy_from_slice(payload.unwrap_or_default());
@@ -544,6 +549,13 @@ impl Incoming {
         u16::try_from(count).unwrap_or(0)
     }
 
+    /// True if each spatial layer of a format is a frame. Decoders of AV1 need temporal delimiters to show less than the top
+    /// layer.
+    fn takes_layers_of(&self, format: usize) -> bool {
+        let format = self.section.formats.get(format).map(|format| &format.remote);
+        self.takes_layers && format.and_then(codec_of_description) == Some(Codec::Vp9)
+    }
+
     /// True if lost packets of a format are repeated under an SSRC of their own.
     fn repairs(&self, format: usize) -> bool {
         self.section.formats.get(format).is_some_and(|format| format.rtx.is_some())
@@ -639,6 +651,9 @@ impl Source {
                     // former ones.
                     self.clock = ClockMapping::new(self.clock.clock_rate());
                     self.forget_format();
+                    if let Some(described) = &mut self.described {
+                        described.restart();
+                    }
                     self.lose(incoming, events);
                 }
             }
@@ -657,11 +672,12 @@ impl Source {
     /// Resets the source when its layer stops taking media from it.
     fn leave(&mut self) {
         self.forget_format();
+        self.described = None;
         (self.gap, self.needs_key_frame) = (true, true);
     }
 
     fn forget_format(&mut self) {
-        (self.format, self.last_frame, self.described) = (None, None, None);
+        (self.format, self.last_frame) = (None, None);
         (self.continuity, self.missing, self.lost_at) = (None, 0, None);
     }
 
@@ -709,8 +725,7 @@ impl Source {
             let pads = |codec: &Codec| *codec != Codec::H264 || !incoming.repairs(index);
             self.continuity = codec.filter(pads).and_then(Continuity::new);
             let depacketizer = Depacketizer::new(format)?;
-            // Decoders of AV1 need temporal delimiters to show less than the top layer.
-            let is_layered = incoming.takes_layers && codec == Some(Codec::Vp9);
+            let is_layered = incoming.takes_layers_of(index);
             let depacketizer = if is_layered { depacketizer.with_layers() } else { depacketizer };
             self.format = Some((index, depacketizer));
             events.push_back(Event::Format { section: self.section, format: index });
@@ -726,6 +741,11 @@ impl Source {
             if let Some(continuity) = &mut self.continuity {
                 continuity.handle_packet(0, timestamp, marker, &packet.payload);
             }
+        }
+        if let (Some(described), Some((_, depacketizer))) = (&mut self.described, &mut self.format)
+            && let Some(layer) = described.take(packet.sequence.number(), timestamp)
+        {
+            depacketizer.note_layer(timestamp, layer);
         }
         let gap = std::mem::take(&mut self.gap);
         let part = Part { timestamp: packet.timestamp, marker: packet.marker, gap, payload: &packet.payload };
@@ -767,13 +787,11 @@ impl Source {
         events: &mut VecDeque<Event>,
     ) -> Result<(), rtp::payload::Error> {
         let Some((_, depacketizer)) = &mut self.format else { return Ok(()) };
-        if let Some(described) = &mut self.described {
-            described.take(part.timestamp, |layer| depacketizer.note_layer(layer));
-        }
         self.last_frame = Some(part.timestamp);
         let dropped = depacketizer.stats().dropped;
         let taken = depacketizer.handle_part(part);
         let spoilt = depacketizer.stats().dropped > dropped;
+        let is_owed = depacketizer.needs_key_frame();
         if spoilt {
             self.spoil(incoming, events);
         }
@@ -787,6 +805,10 @@ impl Source {
             }
             let sampled = self.clock.time_of(frame.timestamp);
             events.push_back(Event::Frame { section: self.section, layer: self.layer, frame, sampled });
+        }
+        if is_owed {
+            // A spatial layer cannot be decoded before the next key frame.
+            self.requests(incoming).map(KeyFrameDemand::request);
         }
         if taken.is_err() {
             self.spoil(incoming, events);

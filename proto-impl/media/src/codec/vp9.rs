@@ -91,14 +91,15 @@ fn index(unit: &[u8]) -> Option<impl Iterator<Item = (usize, usize)>> {
 }
 
 /// Returns width and height of a unit that begins with a key frame: those of the picture that is shown, which in a
-/// superframe is the last one. `None` for other units, and if the size is not stated.
+/// superframe is the last one. A frame that does not state its size is taken to be as large as the one before. `None` for
+/// other units.
 #[must_use]
 pub fn picture_size(unit: &[u8]) -> Option<(u32, u32)> {
     let mut frames = frames(unit);
     let first = key_frame_size(frames.next()?).ok().flatten()?;
-    frames.last().map_or(Some(first), |last| {
-        key_frame_size(last).ok().flatten().or_else(|| inter_frame_size(last).ok().flatten())
-    })
+    let size =
+        |frame| key_frame_size(frame).ok().flatten().or_else(|| inter_frame_size(frame).ok().flatten());
+    Some(frames.fold(first, |known, frame| size(frame).unwrap_or(known)))
 }
 
 /// Reads the beginning of a frame (§6.2): profile, true for frames other than key frames, show_frame and
@@ -203,7 +204,8 @@ mod tests {
         let layered = unit(&[key, &upper("000")]);
         assert_eq!(picture_size(&layered), Some((640, 360)));
         assert_eq!(frames(&layered).collect::<Vec<_>>(), [key, &upper("000")[..]]);
-        assert_eq!(picture_size(&unit(&[key, &upper("01")])), None, "as large as a frame before");
+        assert_eq!(picture_size(&unit(&[key, &upper("01")])), Some((320, 180)), "as large as a frame before");
+        assert_eq!(picture_size(&unit(&[key, &upper("000"), &upper("1")])), Some((640, 360)));
         let intra = frame_of(&format!("10 0 0 0 1 0 1 1 {:024b} 00000001 {size}", SYNC_CODE));
         assert_eq!(picture_size(&unit(&[key, &intra])), Some((640, 360)), "intra only");
         assert_eq!(picture_size(&unit(&[&upper("000")])), None, "no key frame");

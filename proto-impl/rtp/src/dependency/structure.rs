@@ -66,7 +66,7 @@ pub struct Template {
 pub struct Structure {
     first_id: u8,
     templates: Vec<Template>,
-    /// Chain that protects each decode target; the number of chains stands for none. Empty without chains.
+    /// Chain that protects each decode target. Empty without chains.
     protected_by: Vec<u8>,
     chains: u8,
     decode_targets: u8,
@@ -105,7 +105,7 @@ impl Structure {
             && temporal < TEMPORAL_LAYERS_MAX;
         let chains = u8::try_from(chains).ok()?;
         let protected = if chains == 0 { 0 } else { decode_targets };
-        let protects = protected_by.len() == protected && protected_by.iter().all(|chain| *chain <= chains);
+        let protects = protected_by.len() == protected && protected_by.iter().all(|chain| *chain < chains);
         let is_size =
             |(width, height): &(u32, u32)| [width, height].iter().all(|n| (1..=1 << 16).contains(*n));
         let sized = (sizes.is_empty() || sizes.len() == spatial + 1) && sizes.iter().all(is_size);
@@ -144,7 +144,7 @@ impl Structure {
         &self.sizes
     }
 
-    /// Chain that protects each decode target; the number of chains stands for none.
+    /// Chain that protects each decode target; empty without chains.
     #[must_use]
     pub fn protected_by(&self) -> &[u8] {
         &self.protected_by
@@ -192,7 +192,7 @@ impl Structure {
         let mut protected_by = Vec::new();
         if chains > 0 {
             for _ in 0..decode_targets {
-                protected_by.push(u8::try_from(bits::below(bits, chains + 1)?).unwrap_or(u8::MAX));
+                protected_by.push(u8::try_from(bits::below(bits, chains)?).unwrap_or(u8::MAX));
             }
             for template in &mut templates {
                 let read: Result<_, Truncated> = (0..chains).map(|_| bits::byte(bits, 4)).collect();
@@ -226,7 +226,7 @@ impl Structure {
         }
         bits.put_below(self.chains.into(), u32::from(self.decode_targets) + 1);
         for chain in &self.protected_by {
-            bits.put_below((*chain).into(), u32::from(self.chains) + 1);
+            bits.put_below((*chain).into(), self.chains.into());
         }
         self.templates.iter().flat_map(|one| &one.chains).for_each(|one| bits.put((*one).into(), 4));
         bits.put(u32::from(!self.sizes.is_empty()), 1);

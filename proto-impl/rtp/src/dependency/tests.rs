@@ -77,7 +77,7 @@ fn a_structure_stands_as_in_the_syntax() {
         "0000",
         "0", // the first refers to none, the second to the frame before
         "1", // one chain: ns(2)
-        "0", // it protects the target: ns(2)
+        // The chain protects the target: ns(1) has no bits.
         "0000",
         "0001", // distances in the chain
         "1",
@@ -102,6 +102,33 @@ fn a_structure_stands_as_in_the_syntax() {
     };
     assert_eq!(Descriptor::read(&bytes, None), Ok(wanted.clone()));
     assert_eq!(written(&wanted), bytes);
+}
+
+/// Bytes of a text of hexadecimal digits.
+fn hex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+}
+
+/// Descriptors that Chrome wrote for L3T3: the key picture's lowest layer with the structure, then other frames.
+#[test]
+fn the_structure_of_chrome_is_read_to_its_last_bit() {
+    let value = hex(concat!(
+        "c1017280081485214eafffaaaa863cf0430c10c302afc0aaa0063c00430010c002a000a80006000040001d954926e082b04a0941b8",
+        "20ac1282503157f974000ca864330e222222eca8655304224230eca877530077004200ef008601df010d"
+    ));
+    let descriptor = Descriptor::read(&value, None).unwrap();
+    let structure = descriptor.structure.as_deref().unwrap();
+    assert_eq!(structure.protected_by(), [0, 0, 0, 1, 1, 1, 2, 2, 2]);
+    assert_eq!(structure.sizes(), [(120, 67), (240, 135), (480, 270)]);
+    assert_eq!((structure.chains(), structure.decode_targets()), (3, 9));
+    assert_eq!(written(&descriptor), value, "no bit is left over");
+
+    let mut state = Dependencies::new();
+    let mut layer =
+        |value: &[u8]| state.handle(value).map(|layer| (layer.spatial, layer.needed_by, layer.sent));
+    assert_eq!(layer(&value), Ok((0, 0b111, 0b111)));
+    let later = ["86017340fc", "46017340fc", "c3017540fc"].map(|text| layer(&hex(text)));
+    assert!(later.iter().all(Result::is_ok), "{later:?}");
 }
 
 #[test]
@@ -187,7 +214,7 @@ fn structures_beyond_the_format_are_not_made() {
         ("other targets", vec![one(), template(0, 0, "SS", &[], &[])], &[], &[]),
         ("no targets", vec![template(0, 0, "", &[], &[])], &[], &[]),
         ("more chains than targets", vec![template(0, 0, "S", &[], &[0, 0])], &[0], &[]),
-        ("an unknown chain", vec![template(0, 0, "S", &[], &[0])], &[2], &[]),
+        ("an unknown chain", vec![template(0, 0, "S", &[], &[0])], &[1], &[]),
         ("unprotected", vec![template(0, 0, "S", &[], &[0])], &[], &[]),
         ("a distant chain", vec![template(0, 0, "S", &[], &[16])], &[0], &[]),
         ("refers to itself", vec![template(0, 0, "S", &[0], &[])], &[], &[]),

@@ -21,7 +21,7 @@ const Y: u8 = 0x40;
 const N: u8 = 0x08;
 /// Maximum number of elements that W can count.
 const ELEMENTS_MAX: u8 = 3;
-/// Maximum number of parts of a unit that are distinguished; the rest belongs to none.
+/// Maximum number of parts of a unit that are distinguished. A unit with more of them is not divided.
 const SEGMENTS_MAX: usize = 16;
 /// obu_has_size_field.
 const HAS_SIZE: u8 = 0x02;
@@ -119,6 +119,8 @@ pub(super) struct Depacketizer {
     key: Option<bool>,
     /// Parts of the unit: its spatial layers, and what belongs to all of them.
     segments: Vec<Segment>,
+    /// The unit has too many parts.
+    undivided: bool,
 }
 
 impl Assemble for Depacketizer {
@@ -164,6 +166,7 @@ impl Assemble for Depacketizer {
         let Some(first) = self.first.take() else { return Ending::NoPicture };
         let key_frame = self.key.take() == Some(true) && self.sequence_header;
         self.sequence_header = false;
+        self.undivided = false;
         layers.append(&mut self.segments);
         match first {
             // At least part of the frame header is lost.
@@ -248,10 +251,16 @@ impl Depacketizer {
     /// Adds an OBU to the layer of the OBU before it, or as a layer of its own. The units of streams with a single layer
     /// have one or two segments.
     fn put_segment(&mut self, spatial: Option<u8>, is_key: bool, start: usize, end: usize) {
-        if let Some(last) = self.segments.last_mut().filter(|last| last.spatial == spatial) {
+        let continues = self.segments.last().is_some_and(|last| last.spatial == spatial);
+        self.undivided |= !continues && self.segments.len() >= SEGMENTS_MAX;
+        if self.undivided {
+            let is_key = self.segments.first().is_some_and(|first| first.is_key);
+            self.segments.clear();
+            self.segments.push(Segment { spatial: Some(0), inter_layer: true, is_key, start: 0, bytes: end });
+        } else if let Some(last) = self.segments.last_mut().filter(|_| continues) {
             last.is_key |= is_key;
             last.bytes = end.saturating_sub(last.start);
-        } else if self.segments.len() < SEGMENTS_MAX {
+        } else {
             // The header of a frame does not tell whether it is predicted from a lower layer.
             let bytes = end.saturating_sub(start);
             self.segments.push(Segment { spatial, inter_layer: true, is_key, start, bytes });

@@ -189,8 +189,11 @@ impl<A: Assemble> Frames<A> {
                 let is_taken = layers.give::<A>(self.bytes.split(), (open.timestamp, key_frame), out);
                 if is_taken { Ending::Skipped } else { Ending::Broken }
             }
+            // The picture continues, and its descriptors are still needed.
+            (Some(_), Ending::NoPicture) => ending,
             (Some(layers), ending) => {
-                layers.end();
+                layers.layering.forget(open.timestamp);
+                layers.segments.clear();
                 ending
             }
             (None, ending) => ending,
@@ -216,11 +219,16 @@ impl<A: Assemble> Frames<A> {
         self.layers = Some(Box::default());
     }
 
-    /// Notes the descriptor of a frame of the open picture.
-    pub(super) fn note(&mut self, layer: FrameLayer) {
+    /// Notes the descriptor of a frame of the picture with a timestamp.
+    pub(super) fn note(&mut self, timestamp: u32, layer: FrameLayer) {
         if let Some(layers) = &mut self.layers {
-            layers.layering.note(layer);
+            layers.layering.note(timestamp, layer);
         }
+    }
+
+    /// True if the output of a layer waits for a key picture.
+    pub(super) fn needs_key_frame(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.layering.needs_key_frame)
     }
 
     pub(super) fn pending_bytes(&self) -> usize {
@@ -229,58 +237,59 @@ impl<A: Assemble> Frames<A> {
 }
 
 impl Layers {
-    fn end(&mut self) {
-        self.layering.end();
-        self.segments.clear();
-    }
-
-    /// Outputs a picture for each layer, the top layer first. Returns false if the picture is broken.
+    /// Outputs a picture for each layer, the top layer first. Returns false if the picture is broken for all of them.
     fn give<A: Assemble>(&mut self, mut picture: BytesMut, of: (u32, bool), out: &mut Out<'_>) -> bool {
         let (timestamp, key_frame) = of;
-        self.layering.begin(key_frame, &self.segments);
+        self.layering.begin(timestamp, key_frame, &self.segments);
         let top = self.layering.top;
-        let is_layered = self.segments.iter().filter(|segment| segment.spatial.is_some()).count() > 1;
-        if top == 0 && !is_layered {
-            out.give(Frame::new(timestamp, key_frame, picture.freeze()));
-            self.end();
-            return true;
-        }
         let mut verdicts = [(0, Verdict::Skipped); SPATIAL_LAYERS_MAX];
         let count = usize::from(top).saturating_add(1).min(SPATIAL_LAYERS_MAX);
         for (verdict, target) in verdicts.iter_mut().take(count).zip((0..=top).rev()) {
-            let judged = self.layering.judge(target, key_frame, &self.segments);
-            *verdict = (target, if A::JOINS || judged == Verdict::Broken { judged } else { Verdict::Whole });
+            *verdict = (target, self.layering.judge(target, key_frame, &self.segments, A::JOINS));
         }
         let verdicts = verdicts.get(..count).unwrap_or_default();
-        let is_broken = verdicts.iter().any(|(_, verdict)| *verdict == Verdict::Broken);
-        // The top layer takes the whole picture if it needs all of it: its end is then added in place.
-        if let Some((_, verdict)) = verdicts.first().filter(|_| !is_broken) {
-            let bytes = picture.len();
-            self.take(*verdict, top);
-            if self.taken.len() == self.segments.len() {
-                A::join(&self.taken, &mut picture);
-            }
-            let picture = picture.freeze();
-            for (target, verdict) in verdicts {
-                self.take(*verdict, *target);
-                let payload = match range(&self.taken) {
-                    _ if !self.taken.iter().any(|segment| segment.spatial.is_some()) => continue,
-                    Some((0, end)) if end == bytes => picture.clone(),
-                    Some((start, end)) if self.taken.len() == 1 || !A::JOINS => picture.slice(start..end),
-                    _ => {
-                        let parts = self.taken.iter().map(|segment| segment.of(&picture));
-                        let mut joined: BytesMut = parts.flatten().collect();
-                        A::join(&self.taken, &mut joined);
-                        joined.freeze()
-                    }
-                };
-                let size = self.layering.size_of(*target).filter(|_| key_frame);
-                let layer = SpatialLayer { index: *target, top, size };
-                out.give(Frame { timestamp, key_frame, payload, layer });
-            }
+        let layers = || self.segments.iter().filter_map(|segment| segment.spatial);
+        if top == 0 && layers().count() <= 1 && layers().all(|spatial| spatial == 0) {
+            out.give(Frame::new(timestamp, key_frame, picture.freeze()));
+            self.segments.clear();
+            return true;
         }
-        self.end();
-        !is_broken
+        let bytes = picture.len();
+        let (mut given, mut is_joined) = (0_usize, false);
+        for (target, verdict) in verdicts.iter().filter(|(_, verdict)| verdict.is_some()) {
+            self.take(*verdict, *target);
+            given = self.taken.iter().fold(given, |given, segment| given.saturating_add(segment.bytes));
+            is_joined |= self.taken.len() == self.segments.len();
+        }
+        // If a layer needs the whole picture, its end is added in place.
+        if is_joined {
+            A::join(&self.segments, &mut picture);
+        }
+        let picture = picture.freeze();
+        // A part of the picture keeps all of it in memory. The owner of the frames counts only their bytes.
+        let is_shared = given >= bytes / 2;
+        let mut is_given = false;
+        for (target, verdict) in verdicts.iter().filter(|(_, verdict)| verdict.is_some()) {
+            self.take(*verdict, *target);
+            let has_end = self.taken.len() == 1 || !A::JOINS;
+            let payload = match range(&self.taken) {
+                _ if !self.taken.iter().any(|segment| segment.spatial.is_some()) => continue,
+                Some((0, end)) if end == bytes && (has_end || is_joined) => picture.clone(),
+                Some((start, end)) if has_end && is_shared => picture.slice(start..end),
+                _ => {
+                    let parts = self.taken.iter().map(|segment| segment.of(&picture));
+                    let mut joined: BytesMut = parts.flatten().collect();
+                    A::join(&self.taken, &mut joined);
+                    joined.freeze()
+                }
+            };
+            let size = self.layering.size_of(*target).filter(|_| key_frame);
+            let layer = SpatialLayer { index: *target, top, size };
+            out.give(Frame { timestamp, key_frame, payload, layer });
+            is_given = true;
+        }
+        self.segments.clear();
+        is_given || !verdicts.iter().any(|(_, verdict)| *verdict == Verdict::Broken)
     }
 
     /// Selects the parts of the picture that a layer needs.

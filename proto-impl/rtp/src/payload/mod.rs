@@ -397,11 +397,29 @@ impl Depacketizer {
         self
     }
 
-    /// Notes the dependency descriptor of a frame of the picture that is being received, or that the next packet begins.
-    pub fn note_layer(&mut self, layer: FrameLayer) {
+    /// True while a layer is not output because a decoder of it can only start with the next key frame
+    /// ([`Self::with_layers`]).
+    #[must_use]
+    pub fn needs_key_frame(&self) -> bool {
+        match &self.incoming {
+            Incoming::Vp9(frames) => frames.needs_key_frame(),
+            Incoming::Av1(frames) => frames.needs_key_frame(),
+            Incoming::H264(_)
+            | Incoming::H265(_)
+            | Incoming::Vp8(_)
+            | Incoming::Whole
+            | Incoming::Mp3(_)
+            | Incoming::Mpeg4Generic(_)
+            | Incoming::Mp4aLatm(_) => false,
+        }
+    }
+
+    /// Notes the dependency descriptor of a frame, before the last packet of its picture. The timestamp is that of the
+    /// picture.
+    pub fn note_layer(&mut self, timestamp: u32, layer: FrameLayer) {
         match &mut self.incoming {
-            Incoming::Vp9(frames) => frames.note(layer),
-            Incoming::Av1(frames) => frames.note(layer),
+            Incoming::Vp9(frames) => frames.note(timestamp, layer),
+            Incoming::Av1(frames) => frames.note(timestamp, layer),
             Incoming::H264(_)
             | Incoming::H265(_)
             | Incoming::Vp8(_)

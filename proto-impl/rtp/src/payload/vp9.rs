@@ -124,7 +124,7 @@ impl Assemble for Depacketizer {
         if self.layer.take().is_some() {
             return Ending::Broken;
         }
-        match self.top.judge(self.key_frame, &layers, true) {
+        match self.top.judge(self.key_frame, &layers) {
             Verdict::Whole | Verdict::Some(_) => {
                 if layers.len() > 1 {
                     put_superframe_index(&layers, frame);

@@ -5,7 +5,7 @@ use sdp::{Attribute, Description, Direction, Feedback, Media, MediaKind, Selecte
 
 use super::{
     Local, MediaPreference, Negotiated, OFFERED_SECTIONS_MAX, SECTIONS_MAX, Section, SectionFormat,
-    SectionId, check_bundle, data, is_ours, layers_of, remote_sources, transport, uses,
+    SectionId, TakenLayers, check_bundle, data, is_ours, layers_of, remote_sources, transport, uses,
 };
 use crate::error::Error;
 
@@ -117,7 +117,8 @@ fn take(
     }
     let layers = if direction.receives() { layers_of(media) } else { Vec::new() };
     let formats: Vec<SectionFormat> = selected.iter().map(agreed).collect();
-    let used = |extension: &Extension| uses(*extension, &media.kind, direction, &formats, !layers.is_empty());
+    let taken = TakenLayers { simulcast: !layers.is_empty(), spatial: local.spatial_layers };
+    let used = |extension: &Extension| uses(*extension, &media.kind, direction, &formats, taken);
     let extensions = answer_extensions(media, used, &mut selected);
     let mut answer = media.accept(&selected, offered, preference.direction);
     answer.attributes.extend(extensions);

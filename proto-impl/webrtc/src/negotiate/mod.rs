@@ -152,6 +152,8 @@ pub(crate) struct Local<'a> {
     pub(crate) takes_changes: bool,
     /// Value of [`crate::Config::audio_levels`].
     pub(crate) audio_levels: bool,
+    /// Value of [`crate::Config::spatial_layers`].
+    pub(crate) spatial_layers: bool,
     /// Local sources already assigned to sections.
     pub(crate) known: &'a [(SectionId, SourcePair)],
     /// Generator of new SSRCs.
@@ -312,6 +314,15 @@ fn remote_sources(media: &Media) -> Vec<SourcePair> {
     sources
 }
 
+/// Layers that a section receives.
+#[derive(Debug, Clone, Copy)]
+struct TakenLayers {
+    /// The section has simulcast.
+    simulcast: bool,
+    /// Value of [`crate::Config::spatial_layers`].
+    spatial: bool,
+}
+
 /// True if we use a header extension in a section with this direction. For sending, only the first format
 /// matters.
 fn uses(
@@ -319,7 +330,7 @@ fn uses(
     kind: &MediaKind,
     direction: Direction,
     formats: &[SectionFormat],
-    has_layers: bool,
+    layers: TakenLayers,
 ) -> bool {
     let Some(format) = formats.first() else { return false };
     let (sends, receives) = (direction.sends() && format.has_free_heads(), direction.receives());
@@ -335,9 +346,10 @@ fn uses(
         }
         Extension::PlayoutDelay => (sends || receives) && is_video,
         Extension::AbsCaptureTime => sends,
-        Extension::Rid | Extension::RepairedRid => receives && has_layers,
+        Extension::Rid | Extension::RepairedRid => receives && layers.simulcast,
         Extension::AudioLevel => receives && !is_video,
-        Extension::DependencyDescriptor => receives && is_video,
+        // With it, Chromium leaves picture ids out of VP8, by which lost padding is told from lost pictures.
+        Extension::DependencyDescriptor => receives && layers.spatial && format.local.rtpmap.is("VP9"),
         Extension::VideoOrientation => false,
     }
 }

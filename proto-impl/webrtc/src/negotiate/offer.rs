@@ -8,7 +8,7 @@ use sdp::{
 
 use super::{
     Local, MediaPreference, Negotiated, OFFERED_SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair,
-    check_bundle, data, is_ours, remote_sources, transport, uses,
+    TakenLayers, check_bundle, data, is_ours, remote_sources, transport, uses,
 };
 use crate::error::Error;
 
@@ -119,7 +119,7 @@ pub(crate) fn offer(
             mids.push(mid);
             continue;
         }
-        let mut media = section(kind, preference, mid.clone(), local.audio_levels, (offers, &mut taken));
+        let mut media = section(kind, preference, mid.clone(), local, (offers, &mut taken));
         local.describe(&mut media, Setup::ActPass);
         if mids.is_empty() {
             local.add_candidates(&mut media);
@@ -168,7 +168,7 @@ fn section(
     kind: &MediaKind,
     preference: &MediaPreference,
     mid: String,
-    tells_levels: bool,
+    local: &Local<'_>,
     (offers, taken): (&mut Offers, &mut Vec<PayloadType>),
 ) -> Media {
     // Chromium refuses a second source for audio, so lost audio packets are retransmitted unchanged, without
@@ -200,9 +200,10 @@ fn section(
         red: None,
     };
     let formats: Vec<SectionFormat> = preference.formats.iter().map(offered).collect();
-    let tells_levels = tells_levels && *kind == MediaKind::Audio && preference.direction.sends();
+    let tells_levels = local.audio_levels && *kind == MediaKind::Audio && preference.direction.sends();
+    let layers = TakenLayers { simulcast: false, spatial: local.spatial_layers };
     let used = |extension| {
-        uses(extension, kind, preference.direction, &formats, false)
+        uses(extension, kind, preference.direction, &formats, layers)
             || (tells_levels && extension == Extension::AudioLevel)
     };
     // A number must mean the same extension in all sections of a bundle (RFC 9143 §15.1).

@@ -33,6 +33,7 @@ struct Side {
     random: crypto::Random,
     is_lite: bool,
     sctp: sctp::Config,
+    spatial_layers: bool,
 }
 
 impl Side {
@@ -46,6 +47,7 @@ impl Side {
             random: seed.random(),
             is_lite,
             sctp: sctp::Config::default(),
+            spatial_layers: false,
         }
     }
 
@@ -60,6 +62,7 @@ impl Side {
             data: Some(&self.sctp),
             takes_changes: false,
             audio_levels: false,
+            spatial_layers: self.spatial_layers,
             known: &[],
             random: &mut self.random,
         }
@@ -112,6 +115,31 @@ fn every_publisher_is_answered() {
         // The side that writes `passive` is the DTLS server.
         let passive = offer.transport(&offer.media[0]).setup == Some(Setup::Passive);
         assert_eq!(negotiated.dtls_client, passive, "{name}");
+    }
+}
+
+#[test]
+fn descriptors_of_frames_are_taken_where_spatial_layers_of_vp9_are() {
+    let answered = |codecs: &[Codec], spatial_layers| {
+        let mut side = Side::new(1, true);
+        side.spatial_layers = spatial_layers;
+        let preference = |media: &Media| {
+            let codecs = if media.kind == MediaKind::Video { codecs } else { &[Codec::Opus] };
+            MediaPreference { direction: Direction::RecvOnly, formats: formats(codecs), msid: None }
+        };
+        let mut offer = read(CHROMIUM);
+        let uri = rtp::extension::Extension::DependencyDescriptor.uri().to_owned();
+        let extmap = sdp::Extmap { id: 15, direction: None, uri, attributes: None };
+        offer.media.iter_mut().for_each(|media| media.attributes.push(Attribute::Extmap(extmap.clone())));
+        let answered = answer(&offer, |_, media| Some(preference(media)), false, &mut side.local());
+        let sections = answered.unwrap().1.sections;
+        let video = sections.iter().find(|section| section.kind == MediaKind::Video).unwrap();
+        video.extensions.id(rtp::extension::Extension::DependencyDescriptor).is_some()
+    };
+    assert!(answered(&[Codec::Vp9], true));
+    assert!(!answered(&[Codec::Vp9], false));
+    for other in [Codec::Vp8, Codec::H264, Codec::Av1] {
+        assert!(!answered(&[other], true), "{other}");
     }
 }
 

@@ -440,6 +440,7 @@ impl Peer {
             data: self.negotiation.takes_data.then_some(&*self.config.sctp),
             takes_changes: self.config.takes_changes,
             audio_levels: self.config.audio_levels,
+            spatial_layers: self.config.spatial_layers,
             known,
             random,
         }

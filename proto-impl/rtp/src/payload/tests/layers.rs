@@ -123,7 +123,7 @@ fn vp9(n: u8, key: bool, layers: &str, d: bool) -> Vec<Vec<u8>> {
         let spatial = letter - b'a';
         let (p, references) = if key { (0, &[][..]) } else { (0x40, &[2][..]) };
         let first = if key && spatial == 0 { VP9_KEY } else { VP9_INTER };
-        let head = [0xbc | p, n, spatial << 1 | u8::from(d && spatial > 0)];
+        let head = [0xbc | p, n & 0x7f, spatial << 1 | u8::from(d && spatial > 0)];
         [&head[..], references, &[first, letter, letter]].concat()
     };
     layers.bytes().map(of_layer).collect()
@@ -141,29 +141,48 @@ fn av1(_: u8, key: bool, layers: &str, _: bool) -> Vec<Vec<u8>> {
     header.into_iter().chain(layers.bytes().map(of_layer)).collect()
 }
 
+/// Checks that a unit of several frames of VP9, of three bytes each, has an index of so many, and a unit of one frame none.
+fn has_its_index(frame: &Frame) {
+    let letters = frame.payload.iter().filter(|byte| (b'a'..=b'd').contains(byte)).count();
+    let indexed: Vec<&[u8]> = media::codec::vp9::frames(&frame.payload).collect();
+    assert_eq!(indexed.len(), letters / 2, "{frame:?}");
+    assert!(indexed.iter().all(|frame| frame.len() == 3), "{frame:?}");
+}
+
 /// Gives pictures of a source to a depacketizer, and describes the frames that come: number of the layer, K for key
 /// frames, and the letters in the frame.
 struct Source {
     depacketizer: Depacketizer,
     payloads: fn(u8, bool, &str, bool) -> Vec<Vec<u8>>,
     n: u8,
+    is_vp9: bool,
+    /// Layers that are sent according to the descriptors.
+    sent: u8,
 }
 
 impl Source {
     fn new(format: Format) -> Self {
-        let payloads = if format == Format::Vp9 { vp9 } else { av1 };
-        Self { depacketizer: Depacketizer::new(format).unwrap().with_layers(), payloads, n: 0 }
+        let is_vp9 = format == Format::Vp9;
+        let payloads = if is_vp9 { vp9 } else { av1 };
+        let depacketizer = Depacketizer::new(format).unwrap().with_layers();
+        Self { depacketizer, payloads, n: 0, is_vp9, sent: 0b111 }
     }
 
     fn frames(&mut self, (key, layers, d): (bool, &str, bool), needs: &Needs) -> Vec<Frame> {
         self.n += 1;
-        noted(needs).for_each(|layer| self.depacketizer.note_layer(layer));
+        for layer in noted(needs) {
+            self.depacketizer.note_layer(self.n.into(), FrameLayer { sent: self.sent, ..layer });
+        }
         let payloads = (self.payloads)(self.n, key, layers, d);
         for (at, payload) in (1..).zip(&payloads) {
             let part = Part { timestamp: self.n.into(), marker: at == payloads.len(), gap: false, payload };
             self.depacketizer.handle_part(&part).unwrap();
         }
-        frames(&mut self.depacketizer)
+        let frames = frames(&mut self.depacketizer);
+        if self.is_vp9 {
+            frames.iter().for_each(has_its_index);
+        }
+        frames
     }
 
     fn text(&mut self, picture: (bool, &str, bool), needs: &Needs) -> String {
@@ -212,21 +231,148 @@ fn without_descriptors_layers_are_told_apart_by_the_payloads() {
         let wanted = if n < 10 { "2abc 1ab 0a" } else { "2c 1b 0a" };
         assert_eq!(vp9.text((false, "abc", false), &[]), wanted, "{n}");
     }
-    // A layer that is not sent gives up nothing: the others go on.
-    for _ in 0..40 {
-        assert_eq!(vp9.text((false, "ab", false), &[]), "1b 0a");
-    }
-    // A descriptor that is lost: the payloads decide.
-    assert_eq!(vp9.text((false, "abc", false), &APART[..2]), "2c 1b 0a");
-    // The mode changes: nothing is decodable before the next key picture.
+    // The mode changes: the layers that were output alone are not decodable before the next key picture.
     let dropped = vp9.depacketizer.stats().dropped;
-    assert_eq!(vp9.text((false, "abc", true), &[]), "");
-    assert_eq!(vp9.depacketizer.stats().dropped, dropped + 1);
+    assert_eq!(vp9.text((false, "abc", true), &[]), "0a");
+    assert!(vp9.depacketizer.needs_key_frame());
+    assert_eq!(vp9.text((false, "abc", true), &[]), "0a");
+    assert_eq!(vp9.depacketizer.stats().dropped, dropped);
+    assert_eq!(vp9.text((true, "abc", true), &[]), "2Kabc 1Kab 0Ka");
+    assert!(!vp9.depacketizer.needs_key_frame());
 
     // Headers of AV1 do not tell what a layer is predicted from.
     let mut av1 = Source::new(Format::Av1);
     assert_eq!(av1.text((true, "ab", true), &[]), "1Kab 0Ka");
     assert!((0..20).all(|_| av1.text((false, "ab", false), &[]) == "1ab 0a"));
+}
+
+/// Full SVC with three layers.
+const FULL: &Needs = &[(0, 0b111), (1, 0b110), (2, 0b100)];
+
+#[test]
+fn a_layer_that_is_not_sent_continues_with_the_one_below_if_it_can() {
+    let mut source = Source::new(Format::Vp9);
+    assert_eq!(source.text((true, "abc", true), KEY), "2Kabc 1Kab 0Ka");
+    assert_eq!(source.text((false, "abc", true), FULL), "2abc 1ab 0a");
+    source.sent = 0b011;
+    for _ in 0..40 {
+        assert_eq!(source.text((false, "ab", true), &[(0, 0b011), (1, 0b010)]), "2ab 1ab 0a");
+    }
+    source.sent = 0b001;
+    assert_eq!(source.text((false, "a", true), &[(0, 0b001)]), "2a 1a 0a");
+    source.sent = 0b111;
+    assert_eq!(source.text((false, "abc", true), FULL), "2abc 1ab 0a");
+    assert!(!source.depacketizer.needs_key_frame());
+
+    // With K-SVC the decoder of the upper layer has not had the pictures of the lower one.
+    assert_eq!(source.text((true, "abc", true), KEY), "2Kabc 1Kab 0Ka");
+    assert_eq!(source.text((false, "abc", false), APART), "2c 1b 0a");
+    // The upper layer omits a picture, of which the middle one needs all.
+    assert_eq!(source.text((false, "ab", true), &[(0, 0b011), (1, 0b010)]), "1ab 0a");
+    source.sent = 0b011;
+    assert_eq!(source.text((false, "ab", false), &APART[..2]), "1b 0a");
+    assert!(source.depacketizer.needs_key_frame());
+    assert_eq!(source.text((true, "ab", true), &[(0, 0b011), (1, 0b010)]), "1Kab 0Ka");
+    assert!(!source.depacketizer.needs_key_frame());
+}
+
+#[test]
+fn without_descriptors_a_layer_that_stays_absent_stops() {
+    let mut source = Source::new(Format::Vp9);
+    source.frames((true, "abc", true), &[]);
+    (0..12).for_each(|_| drop(source.frames((false, "abc", false), &[])));
+    for n in 0..40 {
+        assert_eq!(source.text((false, "ab", false), &[]), "1b 0a", "the others go on");
+        assert_eq!(source.depacketizer.needs_key_frame(), n >= 15, "{n}");
+    }
+    assert_eq!(source.text((false, "abc", false), &[]), "1b 0a");
+    assert_eq!(source.text((true, "abc", true), &[]), "2Kabc 1Kab 0Ka");
+}
+
+#[test]
+fn a_layer_that_begins_later_is_output_from_a_key_picture_on() {
+    for needs in [&[][..], FULL] {
+        let mut source = Source::new(Format::Vp9);
+        let of = |layers: &str| needs.get(..layers.len()).unwrap_or_default();
+        assert_eq!(source.text((true, "a", true), of("a")), "0Ka");
+        assert_eq!(source.text((false, "a", true), of("a")), "0a");
+        assert!(!source.depacketizer.needs_key_frame());
+        assert_eq!(source.text((false, "abc", true), of("abc")), "0a");
+        assert!(source.depacketizer.needs_key_frame());
+        assert_eq!(source.text((false, "ab", true), of("ab")), "0a");
+        assert!(source.depacketizer.needs_key_frame(), "until it comes");
+        // An encoder that leaves upper layers out of key pictures is not asked for one after the other.
+        assert_eq!(source.text((true, "a", true), of("a")), "0Ka");
+        let asked: Vec<bool> = (0..160)
+            .map(|_| {
+                source.frames((false, "abc", true), of("abc"));
+                source.depacketizer.needs_key_frame()
+            })
+            .collect();
+        assert_eq!(asked.iter().position(|asked| *asked), Some(149));
+        assert_eq!(source.text((true, "abc", true), of("abc")), "2Kabc 1Kab 0Ka");
+        assert_eq!(source.text((false, "abc", true), of("abc")), "2abc 1ab 0a");
+    }
+}
+
+#[test]
+fn a_frame_without_its_descriptor_is_needed_as_the_one_before_it() {
+    let mut source = Source::new(Format::Vp9);
+    source.frames((true, "abc", true), KEY);
+    assert_eq!(source.text((false, "abc", false), APART), "2c 1b 0a");
+    for lost in [&APART[..2], &APART[1..], &[][..]] {
+        assert_eq!(source.text((false, "abc", false), lost), "2c 1b 0a");
+    }
+    // The picture before lacked a layer.
+    assert_eq!(source.text((false, "ab", false), &APART[..2]), "1b 0a");
+    assert_eq!(source.text((false, "abc", false), &[]), "2c 1b 0a");
+    assert!(!source.depacketizer.needs_key_frame());
+}
+
+#[test]
+fn descriptors_belong_to_the_picture_with_their_timestamp() {
+    let mut source = Source::new(Format::Vp9);
+    source.frames((true, "abc", true), KEY);
+    // The marker of this picture is lost, and the next picture's descriptors come before its first packet.
+    noted(APART).for_each(|layer| source.depacketizer.note_layer(2, layer));
+    for payload in vp9(2, false, "abc", false) {
+        source
+            .depacketizer
+            .handle_part(&Part { timestamp: 2, marker: false, gap: false, payload: &payload })
+            .unwrap();
+    }
+    source.n = 2;
+    let text = source.text((true, "abc", true), KEY);
+    assert_eq!(text, "2c 1b 0a 2Kabc 1Kab 0Ka");
+}
+
+#[test]
+fn a_small_part_of_a_picture_does_not_keep_it_in_memory() {
+    let mut source = Source::new(Format::Vp9);
+    let upper = [&[0xfc, 1, 3, 2, VP9_INTER][..], &[b'b'; 1000]].concat();
+    source.frames((true, "a", true), &[]);
+    // Only the lowest layer has begun.
+    for n in 2..4_u8 {
+        let lower = [&[0xfc, n, 0, 2, VP9_INTER][..], b"aa"].concat();
+        let part = |marker| Part { timestamp: n.into(), marker, gap: false, payload: &[] };
+        source.depacketizer.handle_part(&Part { payload: &lower, ..part(false) }).unwrap();
+        source.depacketizer.handle_part(&Part { payload: &upper, ..part(true) }).unwrap();
+        let frame = frames(&mut source.depacketizer).remove(0);
+        assert_eq!(frame.payload[..], [VP9_INTER, b'a', b'a']);
+        let copy: bytes::BytesMut = frame.payload.try_into_mut().unwrap();
+        assert!(copy.capacity() < 100, "{}", copy.capacity());
+    }
+}
+
+#[test]
+fn a_unit_of_too_many_parts_is_not_divided() {
+    let mut source = Source::new(Format::Av1);
+    let layers = "abc".repeat(6);
+    assert_eq!(source.text((true, "abc", true), &[]), "2Kabc 1Kab 0Ka");
+    let many = source.frames((false, &layers, true), &[]);
+    let bytes: Vec<usize> = many.iter().map(|frame| frame.payload.len()).collect();
+    assert_eq!(bytes, [18 * 6; 3], "each layer gets all");
+    assert_eq!(source.text((false, "abc", true), &[]), "2abc 1ab 0a");
 }
 
 #[test]

@@ -38,6 +38,8 @@ struct Bench {
     now: Instant,
     extensions: ExtensionMap,
     number: u16,
+    /// The number of the highest layer.
+    top: u8,
 }
 
 impl Bench {
@@ -62,12 +64,12 @@ impl Bench {
         let now = netsim::Clock::new().now();
         let wishes = Wishes { bitrate_max: 20_000_000, spatial_layers };
         let reception = Reception::new(now, &[section], wishes);
-        Self { reception, events: VecDeque::new(), now, extensions, number: 0 }
+        Self { reception, events: VecDeque::new(), now, extensions, number: 0, top: u8::from(spatial_layers) }
     }
 
     /// Makes the packet of one layer: a frame of VP9 in flexible mode, with its descriptor.
     fn packet(&mut self, timestamp: u32, key: bool, spatial: u8, payload_type: u8) -> Vec<u8> {
-        self.number += 1;
+        self.number = self.number.wrapping_add(1);
         let template_id = if spatial > 0 { 2 } else { u8::from(!key) };
         let structure = (key && spatial == 0).then(|| Box::new(structure()));
         let descriptor = Descriptor {
@@ -112,7 +114,11 @@ impl Bench {
             let Event::Frame { frame, .. } = event else { return None };
             let letters = frame.payload.iter().filter(|byte| byte.is_ascii_lowercase());
             let letters: String = letters.map(|byte| char::from(*byte)).collect();
-            Some(format!("{}{}{letters} ", frame.layer.index, if frame.key_frame { "K" } else { "" }))
+            let (layer, key) = (frame.layer, if frame.key_frame { "K" } else { "" });
+            let size = (frame.key_frame && layer.top > 0).then_some((320 << layer.index, 180 << layer.index));
+            assert_eq!((layer.size, layer.index <= layer.top), (size, true), "{layer:?}");
+            assert_eq!(layer.top, self.top, "{layer:?}");
+            Some(format!("{}{key}{letters} ", layer.index))
         };
         self.events.drain(..).filter_map(text).collect()
     }
@@ -132,8 +138,6 @@ fn each_spatial_layer_is_a_frame_whatever_the_order_of_the_packets() {
     assert_eq!(bench.frames(), "");
     bench.handle(&packets[1]);
     assert_eq!(bench.frames(), "1Kab 0Ka 1b 0a 1b 0a ");
-    let sizes = |bench: &Bench| bench.reception.sources.get(Ssrc(SSRC)).unwrap().described.is_some();
-    assert!(sizes(&bench));
     // A lost packet is repaired: its descriptor comes with the retransmission.
     let repaired = bench.packet(9000, false, 0, RTX);
     let upper = bench.packet(9000, false, 1, VP9);
@@ -154,4 +158,70 @@ fn without_the_wish_a_picture_is_one_frame() {
         }
     }
     assert_eq!(bench.frames(), "0Kab 0ab ");
+}
+
+#[test]
+fn a_picture_whose_marker_is_lost_keeps_its_descriptors() {
+    let mut bench = Bench::new(true);
+    let mut packets = Vec::new();
+    for n in 0..4 {
+        packets.extend([0, 1].map(|spatial| bench.packet(n * 3000, n == 0 || n == 2, spatial, VP9)));
+    }
+    for (at, packet) in packets.iter_mut().enumerate() {
+        if at == 3 {
+            // The marker: the next picture's first packet ends this one.
+            packet[1] &= 0x7f;
+        }
+        bench.handle(packet);
+    }
+    assert_eq!(bench.frames(), "1Kab 0Ka 1b 0a 1Kab 0Ka 1b 0a ");
+}
+
+#[test]
+fn layers_continue_after_a_restart() {
+    let mut bench = Bench::new(true);
+    let key = [0, 1].map(|spatial| bench.packet(0, true, spatial, VP9));
+    key.iter().for_each(|packet| bench.handle(packet));
+    assert_eq!(bench.frames(), "1Kab 0Ka ");
+    // The source restarts far away. Its first packets only show that it does.
+    bench.number = 30_000;
+    for n in 0..30 {
+        for spatial in [0, 1] {
+            let packet = bench.packet(900_000 + n * 3000, n % 10 == 0, spatial, VP9);
+            bench.handle(&packet);
+        }
+    }
+    let gop = format!("1Kab 0Ka {}", "1b 0a ".repeat(9));
+    assert_eq!(bench.frames(), gop.repeat(2));
+}
+
+#[test]
+fn a_spatial_layer_that_begins_later_is_requested() {
+    let mut bench = Bench::new(true);
+    bench.top = 0;
+    let single = |bench: &mut Bench, n: u32, key: bool| {
+        let mut packet = bench.packet(n * 3000, key, 0, VP9);
+        packet[1] |= 0x80;
+        bench.handle(&packet);
+    };
+    let is_requested = |bench: &mut Bench| {
+        bench.now += Duration::from_secs(5);
+        !bench.reception.poll_requests(bench.now).key_frames.is_empty()
+    };
+    single(&mut bench, 0, true);
+    single(&mut bench, 1, false);
+    assert!(!is_requested(&mut bench));
+    for spatial in [0, 1] {
+        let packet = bench.packet(6000, false, spatial, VP9);
+        bench.handle(&packet);
+    }
+    assert!(is_requested(&mut bench));
+    bench.events.clear();
+    bench.top = 1;
+    for spatial in [0, 1] {
+        let packet = bench.packet(9000, true, spatial, VP9);
+        bench.handle(&packet);
+    }
+    assert_eq!(bench.frames(), "1Kab 0Ka ");
+    assert!(!is_requested(&mut bench));
 }
