@@ -406,7 +406,7 @@ mod tests {
         program.set_tracks(&[Track { member: None, ..all[1].clone() }]);
         let alone = program.write(&frame(144_000), &all[1]).unwrap();
         // The table of programs changes each time, and so does its version.
-        let versions = [&bytes[..], &last, &back, &alone].map(|bytes| sections(bytes, 0)[0][5] >> 1 & 0x1f);
+        let versions = [&bytes[..], &last, &back, &alone].map(|bytes| (sections(bytes, 0)[0][5] >> 1) & 0x1f);
         assert_eq!(versions, [0, 1, 2, 3]);
         // The continuity counters of each PID have no gap.
         let mut counters = std::collections::BTreeMap::new();

@@ -40,7 +40,7 @@ impl Ladder {
         first.update(wanted.last().copied().unwrap_or_default(), chosen.all(), &fit);
         let is_first = |sound: &Track| {
             let first = first.of_kind(TrackKind::Audio).next();
-            first.or(sounds.first().copied()).is_some_and(|first| first.id == sound.id)
+            first.or_else(|| sounds.first().copied()).is_some_and(|first| first.id == sound.id)
         };
         let others = sounds.iter().filter(|sound| !is_first(sound));
         wanted.extend(others.map(|sound| only(Pick::None, Pick::Only(sound.id))));
