@@ -1,5 +1,6 @@
 //! Streams that an application does not accept because their resolution, frame rate or bit rate is too high
-//! (`maxResolutionAccept`, `maxFpsAccept`, `maxBitrateAccept`). They are ended, and pulls of them are stopped.
+//! (`maxResolutionAccept`, `maxFpsAccept`, `maxBitrateAccept`). They are ended, and pulls of them are stopped. A room's
+//! view is not measured: its figures are sums over participants, each of which is measured.
 
 use super::Control;
 use super::broadcast::status;
@@ -63,7 +64,7 @@ fn refusal(
 impl Control {
     /// Ends a stream with a resolution, frame rate or bit rate above the limits of its application.
     pub(super) fn check_acceptance(&mut self, now: Now, stream: StreamId) {
-        let Some(live) = self.registry.get_mut(&stream) else { return };
+        let Some(live) = self.registry.get_mut(&stream).filter(|live| !live.is_view()) else { return };
         let Some(figures) = &live.received.figures else { return };
         let Some(app) = self.cx.apps.get(&live.key.app) else { return };
         let limits = app.limits.accept;

@@ -219,10 +219,14 @@ impl Cursor {
         }
     }
 
-    /// True if the cursor waits for a key frame of its lead track.
+    /// Returns the chosen video tracks whose key frames the cursor waits for, without those whose key frame is already
+    /// in the ring ahead of the cursor.
     #[must_use]
-    pub fn waits_for_key(&self, chosen: &Chosen) -> bool {
-        !self.started || chosen.lead().is_some_and(|lead| self.waits.contains(lead))
+    pub fn keys_awaited(&self, ring: &Ring, chosen: &Chosen) -> TrackSet {
+        let lead = chosen.lead().filter(|_| !self.started);
+        let waits = self.waits.or(lead.into_iter().collect()).and(chosen.videos());
+        let is_ahead = |track: &TrackId| ring.newest_key(*track).is_some_and(|key| key >= self.next);
+        waits.iter().filter(|track| !is_ahead(track)).collect()
     }
 
     /// Returns true if a unit of `track` is sent to a subscriber. A unit of a track in `waits` is sent only if it is a

@@ -32,7 +32,7 @@ impl Fit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pick {
     /// Of the tracks that the format carries best, the first one or its largest rendition. Published tracks precede
-    /// derived ones.
+    /// derived ones. If the stream has members, the video and the audio are those of one member.
     #[default]
     Default,
     /// Every published track that the format can carry. A derived track if it fits better than all published ones. If
@@ -40,8 +40,8 @@ pub enum Pick {
     All,
     /// The default track of each member, or that of the stream if it has no members.
     Each,
-    /// Like [`Pick::All`], but only of the first member that has such a track. For formats that take several tracks for
-    /// renditions of one content.
+    /// Like [`Pick::All`], but only of the member that [`Pick::Default`] chooses. For formats that take several tracks
+    /// for renditions of one content.
     First,
     /// No track.
     None,
@@ -50,20 +50,27 @@ pub enum Pick {
 }
 
 impl Pick {
-    fn choose(self, kind: TrackKind, tracks: &Tracks, fit: &dyn Fn(&Track) -> Fit) -> TrackSet {
-        if !matches!(self, Self::All | Self::Each | Self::First) {
-            return self.choose_among(&|_| true, kind, tracks, fit);
+    /// Chooses tracks of a kind. `lead` is the member whose tracks are sent if only one member is.
+    fn choose(
+        self,
+        kind: TrackKind,
+        lead: Option<u8>,
+        tracks: &Tracks,
+        fit: &dyn Fn(&Track) -> Fit,
+    ) -> TrackSet {
+        let of = |member: Option<u8>| {
+            self.choose_among(&|track| track.member_number() == member, kind, tracks, fit)
+        };
+        match self {
+            Self::Default | Self::First if lead.is_some() => of(lead),
+            Self::Default | Self::First | Self::None | Self::Only(_) => {
+                self.choose_among(&|_| true, kind, tracks, fit)
+            }
+            Self::All | Self::Each => {
+                let members: BTreeSet<Option<u8>> = tracks.iter().map(Track::member_number).collect();
+                members.into_iter().map(of).fold(TrackSet::EMPTY, TrackSet::or)
+            }
         }
-        let numbers = tracks.iter().map(Track::member_number);
-        let members: BTreeSet<Option<u8>> = numbers.collect();
-        let mut chosen = members
-            .into_iter()
-            .map(|member| self.choose_among(&|track| track.member_number() == member, kind, tracks, fit))
-            .filter(|chosen| !chosen.is_empty());
-        if self == Self::First {
-            return chosen.next().unwrap_or_default();
-        }
-        chosen.fold(TrackSet::EMPTY, TrackSet::or)
     }
 
     /// Chooses among the tracks that `is_candidate` accepts.
@@ -119,6 +126,27 @@ impl Selection {
     /// Selects every published track.
     pub const ALL: Self = Self { video: Pick::All, audio: Pick::All, data: Pick::All, silence: false };
 
+    /// Returns the member whose video and audio are sent if those of only one member are: the one whose video is
+    /// selected by its id, else the first one whose video the format carries best, else the first such one by audio.
+    /// `None` if the stream has no members.
+    fn lead(self, tracks: &Tracks, fit: &dyn Fn(&Track) -> Fit) -> Option<u8> {
+        if let Pick::Only(id) = self.video
+            && let Some(video) = tracks.get(id)
+        {
+            return video.member_number();
+        }
+        let first = |kind, is_candidate: &dyn Fn(u8) -> bool| {
+            let fitting = tracks.of_kind(kind).filter(|track| !track.is_stand_in() && fit(track) != Fit::No);
+            let fitting = fitting.filter(|track| track.member_number().is_some_and(is_candidate));
+            let ranked = fitting.map(|track| (std::cmp::Reverse(fit(track)), track.member_number()));
+            ranked.min().and_then(|(_, number)| number)
+        };
+        let has_audio = |number| first(TrackKind::Audio, &|other| other == number).is_some();
+        // Without video, a member without audio would be nothing.
+        let with_video = first(TrackKind::Video, &|number| self.video != Pick::None || has_audio(number));
+        with_video.or_else(|| first(TrackKind::Audio, &|_| true))
+    }
+
     /// Selects one track and nothing else.
     #[must_use]
     pub const fn only(kind: TrackKind, id: TrackId) -> Self {
@@ -152,8 +180,9 @@ impl Chosen {
         tracks: &Arc<Tracks>,
         fit: &dyn Fn(&Track) -> Fit,
     ) -> bool {
-        let videos = selection.video.choose(TrackKind::Video, tracks, fit);
-        let audios = match selection.audio.choose(TrackKind::Audio, tracks, fit) {
+        let lead = selection.lead(tracks, fit);
+        let videos = selection.video.choose(TrackKind::Video, lead, tracks, fit);
+        let audios = match selection.audio.choose(TrackKind::Audio, lead, tracks, fit) {
             TrackSet::EMPTY if selection.silence && selection.audio != Pick::None => {
                 let stand_in = tracks.of_kind(TrackKind::Audio).find(|track| track.is_stand_in());
                 stand_in.filter(|track| fit(track) != Fit::No).map(|track| track.id).into_iter().collect()
@@ -196,10 +225,12 @@ impl Chosen {
         self.set.contains(id)
     }
 
-    /// True if the track is the first chosen one of its kind. Formats with one track per kind send only this one.
+    /// True if the track is the first chosen one of its kind: that of the member with the lowest number, else that with
+    /// the lowest id.
     #[must_use]
     pub fn is_first(&self, track: &Track) -> bool {
-        self.of_kind(track.kind()).next().is_some_and(|first| first.id == track.id)
+        let first = self.of_kind(track.kind()).min_by_key(|one| one.member_number());
+        first.is_some_and(|first| first.id == track.id)
     }
 
     /// Returns the chosen tracks as a set. Data tracks are not announced, so the set contains all data tracks that the
@@ -323,6 +354,49 @@ mod tests {
         let alone = Arc::new(Tracks::new(1, [video(0), video(1), audio(0)]));
         assert_eq!(ids(Selection::EACH, &alone, &all), [v0, a0]);
         assert_eq!(ids(first, &alone, &all), [v0, v1, a0]);
+    }
+
+    #[test]
+    fn one_member_gives_both_the_video_and_the_audio() {
+        let of = |number, track: Track| {
+            let member = Some(media::Member { number, name: number.to_string().into() });
+            Track { member, ..track }
+        };
+        let id = |kind, n| TrackId::nth(kind, n).unwrap();
+        let (v0, v1) = (id(TrackKind::Video, 0), id(TrackKind::Video, 1));
+        let (a0, a1) = (id(TrackKind::Audio, 0), id(TrackKind::Audio, 1));
+        let first = Selection { video: Pick::First, ..Selection::DEFAULT };
+        let other = Track { origin: Origin::Derived { from: a0 }, ..derived() };
+        let list = [of(0, video(0)), of(0, audio(0)), of(1, video(1)), of(1, audio(1)), of(0, other)];
+        let both = Arc::new(Tracks::new(1, list));
+        // The format carries the published audio of the second member only.
+        let fit = |track: &Track| Fit::of(track.id != a0);
+        for selection in [Selection::DEFAULT, first] {
+            assert_eq!(ids(selection, &both, &fit), [v0, TrackId::DERIVED]);
+        }
+        let second = Selection { video: Pick::Only(v1), ..Selection::DEFAULT };
+        assert_eq!(ids(second, &both, &fit), [v1, a1]);
+        let sound = Selection { video: Pick::None, ..Selection::DEFAULT };
+        assert_eq!(ids(sound, &both, &fit), [TrackId::DERIVED]);
+        let all = |_: &Track| Fit::Well;
+        let of_audio = Arc::new(Tracks::new(1, [of(0, audio(0)), of(1, video(1)), of(1, audio(1))]));
+        assert_eq!(ids(Selection::DEFAULT, &of_audio, &all), [v1, a1]);
+        let of_video = Arc::new(Tracks::new(1, [of(0, video(0)), of(1, audio(1))]));
+        assert_eq!(ids(Selection::DEFAULT, &of_video, &all), [v0], "not the audio of the other one");
+        assert_eq!(ids(sound, &of_video, &all), [a1]);
+    }
+
+    #[test]
+    fn the_first_track_of_a_kind_is_that_of_the_first_member() {
+        let of = |number, track: Track| {
+            let member = Some(media::Member { number, name: number.to_string().into() });
+            Track { member, ..track }
+        };
+        let tracks = Arc::new(Tracks::new(1, [of(1, audio(1)), of(0, derived())]));
+        let chosen = Chosen::all_of(&tracks);
+        let firsts: Vec<TrackId> =
+            chosen.iter().filter(|track| chosen.is_first(track)).map(|track| track.id).collect();
+        assert_eq!(firsts, [TrackId::DERIVED]);
     }
 
     #[test]

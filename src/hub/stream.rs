@@ -1,5 +1,7 @@
 //! A live stream on one worker: its ring, formats, subscribers, and the workers that mirror it.
 
+mod keys;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -134,6 +136,8 @@ struct Demand {
     wanted: TrackSet,
     /// Time of the last key frame request of each video track.
     key_asked: SmallVec<[(TrackId, Instant); 1]>,
+    /// Video tracks whose key frames subscribers wait for since they jumped ahead.
+    keys_lost: TrackSet,
 }
 
 impl Stream {
@@ -387,30 +391,6 @@ impl Stream {
         here.chain(self.mirrors.iter().map(|mirror| mirror.wanted)).fold(TrackSet::EMPTY, TrackSet::or)
     }
 
-    /// Returns true if a key frame of a track may be requested now, and counts it as requested. Returns false for
-    /// [`KEY_FRAME_INTERVAL`] after that.
-    pub fn may_ask_key_frame(&mut self, now: Instant, track: TrackId) -> bool {
-        let recent = |at: Instant| now.saturating_duration_since(at) < KEY_FRAME_INTERVAL;
-        self.demand.key_asked.retain(|(_, at)| recent(*at));
-        if self.demand.key_asked.iter().any(|(asked, _)| *asked == track) {
-            return false;
-        }
-        self.demand.key_asked.push((track, now));
-        true
-    }
-
-    /// Returns the video track whose key frame a subscriber waits for.
-    #[must_use]
-    pub fn key_needed(&self, subscriber: &Subscriber) -> Option<TrackId> {
-        match subscriber.switch {
-            Some(Switch { to, at: None, .. }) => self.packager(to)?.chosen().lead(),
-            _ => {
-                let chosen = self.packager(subscriber.format)?.chosen();
-                chosen.lead().filter(|_| subscriber.cursor.waits_for_key(chosen))
-            }
-        }
-    }
-
     // ---- subscribers
 
     /// Subscribes `id` to a format. For the first subscriber of the format, the package is made by `package`, which
@@ -534,6 +514,8 @@ impl Stream {
             Jump::Skipped(units) => {
                 subscriber.jumps = subscriber.jumps.saturating_add(1);
                 subscriber.skipped = subscriber.skipped.saturating_add(units);
+                let lost = subscriber.cursor.keys_awaited(&self.ring, chosen);
+                self.demand.keys_lost = self.demand.keys_lost.or(lost);
                 units
             }
         };

@@ -233,7 +233,7 @@ impl Live {
             stream.begin_with_backlog(&mut subscriber);
         }
         let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
-        let needed = stream.key_needed(&subscriber);
+        let needed = stream.keys_needed(&subscriber);
         if let Some(conn) = conns.get_mut(id).filter(|conn| conn.bytes.is_some()) {
             conn.schedule.catches_up = !conn.takes_units;
             let conn = conns.transport_of(id);
@@ -254,9 +254,7 @@ impl Live {
         conns.log_lacking(self, id, handle);
         self.mirror_here(turn, stream_id);
         self.settle_demand(turn, conns, stream_id);
-        if let Some(track) = needed {
-            self.need_key_frame(turn, conns, stream_id, track);
-        }
+        needed.iter().for_each(|track| self.need_key_frame(turn, conns, stream_id, track));
         Some(())
     }
 
@@ -292,11 +290,9 @@ impl Live {
             Ok(false) => return,
             Err(_) => return conns.note_panic(id),
         }
-        let needed = stream.key_needed(&playing.subscriber);
+        let needed = stream.keys_needed(&playing.subscriber);
         self.settle_demand(turn, conns, stream_id);
-        if let Some(track) = needed {
-            self.need_key_frame(turn, conns, stream_id, track);
-        }
+        needed.iter().for_each(|track| self.need_key_frame(turn, conns, stream_id, track));
         conns.enqueue_write(turn, id);
     }
 
@@ -363,10 +359,8 @@ impl Live {
             subscriber.paused = true;
         } else if subscriber.paused {
             stream.resume(subscriber);
-            let (stream, needed) = (subscriber.stream, stream.key_needed(subscriber));
-            if let Some(track) = needed {
-                self.need_key_frame(turn, conns, stream, track);
-            }
+            let (stream, needed) = (subscriber.stream, stream.keys_needed(subscriber));
+            needed.iter().for_each(|track| self.need_key_frame(turn, conns, stream, track));
             conns.enqueue_write(turn, id);
         }
     }

@@ -172,6 +172,9 @@ impl Live {
     /// Sends all units of a stream to every subscriber that can accept them.
     pub(super) fn flush_stream(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
+        let lost = stream.take_keys_lost();
+        lost.iter().for_each(|track| self.need_key_frame(turn, conns, id, track));
+        let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.flush();
         for subscriber in &stream.subscribers {
             if let Some(conn) = conns.get_mut(subscriber.conn)

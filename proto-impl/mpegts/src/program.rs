@@ -399,9 +399,19 @@ mod tests {
         assert!(!names(&last).contains("ann") && names(&last).contains("ben"));
         assert_eq!(sections(&last, 0)[0][8..12], [0, 2, 0xf0, 1]);
         assert_eq!(sections(&last, 0x1001)[0][12..15], [0x1b, 0xe1, 0x11]);
+        // Ann returns, and then no stream has a member.
+        program.set_tracks(&all[..4]);
+        let unit = AccessUnit { track: all[1].id, ..frame(96_000) };
+        let back = program.write(&unit, &all[1]).unwrap();
+        program.set_tracks(&[Track { member: None, ..all[1].clone() }]);
+        let alone = program.write(&frame(144_000), &all[1]).unwrap();
+        // The table of programs changes each time, and so does its version.
+        let versions = [&bytes[..], &last, &back, &alone].map(|bytes| (sections(bytes, 0)[0][5] >> 1) & 0x1f);
+        assert_eq!(versions, [0, 1, 2, 3]);
         // The continuity counters of each PID have no gap.
         let mut counters = std::collections::BTreeMap::new();
-        let written = bytes[joining..].chunks(188).chain(last.chunks(188));
+        let later = [&last, &back, &alone].into_iter().flat_map(|bytes| bytes.chunks(188));
+        let written = bytes[joining..].chunks(188).chain(later);
         for packet in written.filter(|packet| packet[3] & 0x10 != 0) {
             let (pid, counter) = ([packet[1] & 0x1f, packet[2]], packet[3] & 0xf);
             if let Some(before) = counters.insert(pid, counter) {

@@ -96,6 +96,20 @@ fn a_room_has_a_view_while_somebody_watches_and_its_viewers_are_the_rooms() {
 }
 
 #[test]
+fn a_view_of_many_is_not_measured_against_the_limits_of_one_stream() {
+    let limits = [("maxBitrateAccept", "100000"), ("maxFpsAccept", "20"), ("maxResolutionAccept", "480")];
+    let mut rig = Rig::start(config(&[], &limits), Default::default());
+    join(&mut rig, "ann", "room").unwrap();
+    let orders = rig.want_room();
+    let (_, view) = rig.view_begins(&orders[0]);
+    for second in 0..9 {
+        rig.report(orders[0].0.0, view, second * 30_000, 0, 1);
+        rig.run_for(secs(1));
+    }
+    assert!(rig.ends_of(view).is_empty());
+}
+
+#[test]
 fn renditions_of_one_programme_have_no_view() {
     let mut rig = Rig::start(config(&[], &[("hls.group", "renditions")]), Default::default());
     join(&mut rig, "ann", "room").unwrap();

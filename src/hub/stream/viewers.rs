@@ -118,7 +118,7 @@ fn another_video_track_begins_with_its_key_frame_and_the_former_one_goes_on_unti
     let (id, mut viewer) = scene.join(only(V0));
     assert_eq!(scene.read(&mut viewer), "<1@0>[0]");
     assert!(scene.select(&mut viewer, only(v1())));
-    assert_eq!((scene.stream.key_needed(&viewer), scene.formats()), (Some(v1()), 2));
+    assert_eq!((scene.stream.keys_needed(&viewer), scene.formats()), (TrackSet::of(v1()), 2));
     scene.push(v1(), 11, false);
     scene.push(V0, 10, false);
     assert_eq!(scene.read(&mut viewer), "[10]");
@@ -130,7 +130,7 @@ fn another_video_track_begins_with_its_key_frame_and_the_former_one_goes_on_unti
     assert!(scene.stream.switches_at(&viewer) && scene.stream.has_more(&viewer));
     assert_eq!(scene.write(&mut viewer), "<1@21>[21][31]");
     assert!(!scene.stream.switches_at(&viewer) && !scene.stream.has_more(&viewer));
-    assert_eq!((scene.formats(), scene.stream.key_needed(&viewer)), (1, None));
+    assert_eq!((scene.formats(), scene.stream.keys_needed(&viewer)), (1, TrackSet::EMPTY));
     assert_eq!(scene.stream.chosen(viewer.format).map(Chosen::set), Some(TrackSet::of(v1())));
     scene.stream.unsubscribe(id, &viewer);
     assert!(scene.stream.chosen(viewer.format).is_none());
@@ -146,7 +146,7 @@ fn a_change_happens_at_the_next_key_frame_for_a_viewer_that_is_behind() {
     scene.push(V0, 10, false);
     scene.push(v1(), 11, true);
     assert!(scene.select(&mut viewer, only(v1())));
-    assert_eq!(scene.stream.key_needed(&viewer), None, "the key frame to change at is there");
+    assert_eq!(scene.stream.keys_needed(&viewer), TrackSet::EMPTY, "the key frame to change at is there");
     assert_eq!(scene.read(&mut viewer), "<2@0>[0]<1@1>[1][11]");
     // The viewer was too slow and has skipped the key frame at which it should have switched. It
     // switches at the next key frame.
@@ -210,6 +210,37 @@ fn other_sound_is_sent_at_once_and_the_video_goes_on() {
 }
 
 #[test]
+fn a_late_viewer_of_several_videos_needs_a_key_frame_of_each() {
+    let mut scene = Scene::new(tracks(3, 0));
+    let v2 = nth(TrackKind::Video, 2);
+    for (track, dts_ms) in [(v1(), 0), (V0, 10), (v2, 20)] {
+        scene.push(track, dts_ms, true);
+    }
+    // The key frame of the third video follows that of the first one, but the second video's has passed.
+    let (_, mut viewer) = scene.join(VIDEOS);
+    assert_eq!(scene.stream.keys_needed(&viewer), TrackSet::of(v1()));
+    scene.push(v1(), 30, false);
+    assert_eq!(scene.read(&mut viewer), "<1@10>[10][20]");
+    scene.push(v1(), 40, true);
+    assert_eq!(scene.read(&mut viewer), "[40]");
+    assert_eq!(scene.stream.keys_needed(&viewer), TrackSet::EMPTY);
+    // A jump ahead leads to the key frame of the first video; that of the second one was passed over.
+    scene.push(V0, 50, false);
+    scene.push(V0, 60_000, true);
+    scene.push(V0, 60_010, false);
+    scene.stream.prepare(&mut viewer);
+    assert_eq!(scene.stream.take_keys_lost(), [v1(), v2].into_iter().collect());
+    assert_eq!(scene.stream.take_keys_lost(), TrackSet::EMPTY);
+    // The first video has stopped, and its key frame is no longer retained: all others are needed at once.
+    let mut frozen = Scene::new(tracks(3, 0));
+    frozen.push(v1(), 0, false);
+    let (_, mut viewer) = frozen.join(VIDEOS);
+    frozen.push(v1(), 3_500, false);
+    assert_eq!(frozen.read(&mut viewer), "");
+    assert_eq!(frozen.stream.keys_needed(&viewer), [V0, v1(), v2].into_iter().collect());
+}
+
+#[test]
 fn who_has_had_no_key_frame_waits_for_one_whatever_sound_it_selects() {
     let mut scene = Scene::new(tracks(1, 2));
     let (_, mut viewer) = scene.join(Selection::DEFAULT);
@@ -217,7 +248,10 @@ fn who_has_had_no_key_frame_waits_for_one_whatever_sound_it_selects() {
     assert_eq!(scene.read(&mut viewer), "");
     assert!(scene.select(&mut viewer, Selection { audio: Pick::Only(a1()), ..Selection::DEFAULT }));
     scene.push(V0, 10, false);
-    assert_eq!((scene.read(&mut viewer), scene.stream.key_needed(&viewer)), (String::new(), Some(V0)));
+    assert_eq!(
+        (scene.read(&mut viewer), scene.stream.keys_needed(&viewer)),
+        (String::new(), TrackSet::of(V0))
+    );
     scene.push(V0, 20, true);
     assert_eq!(scene.read(&mut viewer), "<1@20>[20]");
 }
@@ -231,7 +265,7 @@ fn a_selection_that_is_changed_again_or_taken_back_leaves_no_format_behind() {
     assert!(scene.select(&mut viewer, only(v1())) && scene.select(&mut viewer, v2));
     assert_eq!(scene.formats(), 2);
     assert!(scene.select(&mut viewer, only(V0)));
-    assert_eq!((scene.formats(), scene.stream.key_needed(&viewer)), (1, None));
+    assert_eq!((scene.formats(), scene.stream.keys_needed(&viewer)), (1, TrackSet::EMPTY));
     assert_eq!(scene.read(&mut viewer), "<1@0>[0]");
     // A viewer leaves in the middle of a switch.
     assert!(scene.select(&mut viewer, v2));
@@ -425,7 +459,7 @@ fn a_mirror_takes_what_it_asked_for_and_begins_nobody_at_other_key_frames() {
     // The demand is now `v1` only, so no more units of `V0` arrive here, and a new viewer of `V0` must wait for a key
     // frame.
     let (_, mut other) = scene.join(only(V0));
-    assert_eq!((scene.read(&mut other), scene.stream.key_needed(&other)), (String::new(), Some(V0)));
+    assert_eq!((scene.read(&mut other), scene.stream.keys_needed(&other)), (String::new(), TrackSet::of(V0)));
     assert_eq!(scene.stream.newest_key(V0), None);
     assert_eq!(scene.stream.newest_key(v1()), Some(scene.now + Duration::from_millis(1)));
 }

@@ -69,7 +69,7 @@ impl<'a> Body<'a> {
 /// The form in which a packet identifies its track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// The first track of its kind, written as if there were no other.
+    /// The first track of its kind ([`Chosen::is_first`]), written as if there were no other.
     Plain,
     /// A further track, written with its id (Enhanced RTMP v2, "Multitrack").
     Numbered(u8),

@@ -362,11 +362,11 @@ impl Cmaf {
         let videos: Vec<&Track> = chosen.of_kind(TrackKind::Video).collect();
         let video = |track: &Track| match videos.len() {
             1 => format!("{}{MARK}video", self.id),
-            _ => format!("{}{MARK}video{}", self.id, track.id.index()),
+            _ => format!("{}{MARK}video{}", self.id, track.number()),
         };
         let fit = if self.settings.protects_samples() { fit_protected } else { fit };
         let sounds = sounds::to_choose(chosen.of_kind(TrackKind::Audio), fit);
-        let audio = |track: &Track| format!("{}{MARK}audio{}", self.id, sounds::suffix(track.id.index()));
+        let audio = |track: &Track| format!("{}{MARK}audio{}", self.id, sounds::suffix(track.number()));
         let videos = videos.iter().map(|track| (video(track), vec![(*track).clone()]));
         videos.chain(sounds.iter().map(|track| (audio(track), vec![(*track).clone()]))).collect()
     }

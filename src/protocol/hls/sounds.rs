@@ -22,7 +22,7 @@ pub(super) fn name_of(track: &Track) -> Option<String> {
 /// Returns the description of an audio track.
 pub(super) fn of(track: &Track) -> Sound {
     Sound {
-        index: track.id.index(),
+        index: track.number(),
         codec: track.config.rfc6381(),
         channels: track.config.sound().map(|(_, channels)| channels),
         language: track.language.clone(),

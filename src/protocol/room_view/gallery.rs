@@ -6,11 +6,12 @@
 //!
 //! The view's clock is arrival time: a stream begins at the arrival of its first unit, and keeps its own intervals from
 //! there on. The first stream begins with its newest key frame, and the others with their next one: otherwise the
-//! streams would be ahead of one another by the age of their key frames.
+//! streams would be ahead of one another by the age of their key frames. A stream that comes to be far behind its arrival,
+//! for example after an interruption, begins anew; units far ahead of theirs are left out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use media::{AccessUnit, Member, Origin, Timescale, Track, TrackId, TrackKind, Tracks};
 
@@ -23,6 +24,14 @@ use crate::types::{Handle, StreamKey};
 
 /// Maximum number of streams that are shown: each has two tracks, and one that is derived if a viewer needs other audio.
 const SEATS: usize = media::TRACKS_MAX / 3;
+/// Time in milliseconds by which a stream may be behind its arrival; a stream further behind begins anew.
+const BEHIND_MAX_MS: i64 = 1000;
+/// Time in milliseconds by which a unit may be ahead of its arrival; units further ahead are left out.
+const AHEAD_MAX_MS: i64 = 3000;
+/// Time after which a stream that is too far ahead begins anew: its clock has jumped.
+const AHEAD_FOR: Duration = Duration::from_secs(5);
+/// Time after which a stream that could not be subscribed to is tried again.
+const RETRY: Duration = Duration::from_secs(5);
 /// Maximum number of streams that are known.
 const STREAMS_MAX: usize = 1000;
 
@@ -31,6 +40,8 @@ const STREAMS_MAX: usize = 1000;
 pub(super) struct Gallery {
     /// The streams in the order in which they joined.
     streams: Vec<StreamKey>,
+    /// Streams that could not be subscribed to, with the times at which they are tried again.
+    resting: Vec<(StreamKey, Instant)>,
     seats: [Seat; SEATS],
     clock: Option<Clock>,
     /// The handle of the last subscription.
@@ -71,6 +82,8 @@ struct Feed {
     had_ms: [i64; 2],
     /// True if a decoder can take the next picture.
     has_picture: bool,
+    /// Arrival of the first of the units that were left out because the stream is too far ahead.
+    ahead_since: Option<Instant>,
 }
 
 impl Feed {
@@ -85,6 +98,36 @@ impl Feed {
             Some(TrackKind::Data) | None => false,
         };
         is_start && (is_first || entry.received >= self.since)
+    }
+
+    /// Compares the time of a unit on the view's clock with that of its arrival. Returns false if the unit is too far
+    /// ahead and is left out. A stream that is too far behind, or ahead for long, begins anew: with this unit, if it can.
+    fn keeps_pace(&mut self, clock: &mut Clock, entry: &Entry, chosen: &Chosen) -> bool {
+        let Some(shift_ms) = self.shift_ms else { return true };
+        let ahead_ms = entry.dts_ms.saturating_add(shift_ms).saturating_sub(clock.time_of(entry.received));
+        let is_video = entry.kind == Some(TrackKind::Video);
+        if ahead_ms > AHEAD_MAX_MS {
+            let since = *self.ahead_since.get_or_insert(entry.received);
+            self.has_picture &= !is_video;
+            if entry.received.saturating_duration_since(since) < AHEAD_FOR {
+                return false;
+            }
+            self.begin_anew();
+            return true;
+        }
+        // Audio may come later than the video with the same time, so audio is judged only if there is no video.
+        let leads = is_video || chosen.of_kind(TrackKind::Video).next().is_none();
+        if leads {
+            self.ahead_since = None;
+        }
+        if leads && ahead_ms < -BEHIND_MAX_MS {
+            self.begin_anew();
+        }
+        true
+    }
+
+    const fn begin_anew(&mut self) {
+        (self.shift_ms, self.has_picture, self.ahead_since) = (None, false, None);
     }
 }
 
@@ -101,6 +144,7 @@ impl Gallery {
     pub(super) fn new() -> Self {
         Self {
             streams: Vec::new(),
+            resting: Vec::new(),
             seats: Default::default(),
             clock: None,
             last_handle: 0,
@@ -127,6 +171,7 @@ impl Gallery {
             SubtrackNews::Came(key) => self.came(key),
             SubtrackNews::Left(key) => {
                 self.streams.retain(|stream| stream != key);
+                self.resting.retain(|(stream, _)| stream != key);
                 if let Some(feed) = self.vacate(|feed| feed.key == *key) {
                     events.push_back(Event::Subscription(feed.handle, SubscriptionEvent::Unsubscribe));
                 }
@@ -159,9 +204,12 @@ impl Gallery {
         if self.clock.is_none() {
             return;
         }
+        self.resting.retain(|(_, until)| *until > now);
         while let Some(seat) = self.seats.iter().position(|seat| seat.feed.is_none()) {
             let is_seated = |key: &&StreamKey| self.feeds().any(|feed| feed.key == **key);
-            let Some(key) = self.streams.iter().find(|key| !is_seated(key)).cloned() else { return };
+            let rests = |key: &&StreamKey| self.resting.iter().any(|(stream, _)| stream == *key);
+            let mut free = self.streams.iter().filter(|key| !is_seated(key) && !rests(key));
+            let Some(key) = free.next().cloned() else { return };
             let handle = self.free_handle();
             let Some(seat) = self.seats.get_mut(seat) else { return };
             events.push_back(Event::Subscription(
@@ -176,8 +224,14 @@ impl Gallery {
                 sources: [None; 2],
                 had_ms: seat.last_ms.map(|last| last.unwrap_or(i64::MIN)),
                 has_picture: false,
+                ahead_since: None,
             });
         }
+    }
+
+    /// Returns the time at which a stream is tried again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.resting.iter().map(|(_, until)| *until).min()
     }
 
     fn feeds(&self) -> impl Iterator<Item = &Feed> {
@@ -222,7 +276,14 @@ impl Gallery {
                     events.push_back(Event::Subscription(handle, wanted));
                 }
             }
-            SubscriptionNews::Verdict(Err(_)) | SubscriptionNews::Ended(_) => {
+            SubscriptionNews::Verdict(Err(refusal)) => {
+                if let Some(feed) = self.vacate(|feed| feed.handle == handle) {
+                    tracing::debug!(key = %feed.key, ?refusal, "stream not shown in the view of its room");
+                    self.resting.push((feed.key, now + RETRY));
+                    self.settle(now, events);
+                }
+            }
+            SubscriptionNews::Ended(_) => {
                 if let Some(feed) = self.vacate(|feed| feed.handle == handle) {
                     self.streams.retain(|stream| *stream != feed.key);
                     self.settle(now, events);
@@ -251,6 +312,9 @@ impl Gallery {
         let (feed, clock) = (seat.feed.as_mut()?, self.clock.as_mut()?);
         let track = entry.tracks.get(entry.unit.track)?;
         let kind = track.kind();
+        if !feed.keeps_pace(clock, entry, chosen) {
+            return None;
+        }
         let shift_ms = match feed.shift_ms {
             Some(shift_ms) => shift_ms,
             None if feed.can_begin(now, clock.base_at, entry, chosen) => {
@@ -329,8 +393,6 @@ const fn lane(kind: TrackKind) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bytes::Bytes;
     use media::codec::{g711, vp8};
     use media::{CodecConfig, Position};
@@ -488,6 +550,56 @@ mod tests {
         room.now -= Duration::from_millis(50);
         assert_eq!(room.sends(0, "cat", Video, 0, true), None, "from before the subscription");
         assert_eq!(room.sends(60, "cat", Video, 0, true), at("cat 0", 801));
+    }
+
+    #[test]
+    fn a_stream_that_returns_after_an_interruption_is_no_longer_behind() {
+        use TrackKind::{Audio, Video};
+        let mut room = Room::of(&["ann", "ben"]);
+        assert_eq!(room.sends(0, "ann", Video, 0, true), at("ann 0", 0));
+        assert_eq!(room.sends(100, "ben", Video, 0, true), at("ben 1", 100));
+        for interruption in 1..4 {
+            // The publisher returns after five seconds, and its times continue where they ended.
+            let (before, now_ms) = (interruption * 100, interruption * 5_000 + 100);
+            assert_eq!(room.sends(4_900, "ben", Video, before, false), None, "a key frame is awaited");
+            assert_eq!(room.sends(60, "ben", Video, before + 60, true), at("ben 1", now_ms - 40));
+            assert_eq!(room.sends(40, "ben", Audio, before + 100, false), at("ben 1", now_ms));
+        }
+        // A short delay changes nothing.
+        assert_eq!(room.sends(900, "ben", Video, 440, false), at("ben 1", 15_140));
+    }
+
+    #[test]
+    fn what_is_far_ahead_is_left_out_until_its_time_comes() {
+        use TrackKind::Video;
+        let mut room = Room::of(&["ann", "ben"]);
+        assert_eq!(room.sends(0, "ann", Video, 0, true), at("ann 0", 0));
+        // Ten seconds of pictures in a moment, with a key frame each second.
+        let shown = (0..100).filter_map(|n| room.sends(1, "ann", Video, n * 100 + 100, n % 10 == 9)).count();
+        assert_eq!(shown, 30);
+        assert_eq!(room.sends(7_000, "ann", Video, 10_100, false), None, "the pictures before are lacking");
+        assert_eq!(room.sends(0, "ann", Video, 10_200, true), None, "still three seconds ahead");
+        assert_eq!(room.sends(100, "ann", Video, 10_200, true), at("ann 0", 10_200));
+        // A clock that has jumped for good: the stream begins anew.
+        assert_eq!(room.sends(100, "ann", Video, 90_000, true), None);
+        assert_eq!(room.sends(4_900, "ann", Video, 94_900, true), None);
+        let shown = room.sends(4_100, "ann", Video, 99_000, true);
+        assert_eq!(shown, at("ann 0", 16_300));
+    }
+
+    #[test]
+    fn a_stream_that_is_refused_is_tried_again() {
+        let mut room = Room::of(&["ann"]);
+        let refused = room.handle("ann");
+        let no = SubscriptionNews::Verdict(Err(crate::mail::NoSubscription::NotFound));
+        room.gallery.handle_stream(room.now, refused, &no, &mut VecDeque::new());
+        room.settle();
+        assert_eq!((room.handle("ann"), room.gallery.due()), (refused, Some(room.now + RETRY)));
+        assert!(!room.gallery.is_empty());
+        room.now += RETRY;
+        room.settle();
+        assert_ne!(room.handle("ann"), refused);
+        assert_eq!(room.gallery.due(), None);
     }
 
     #[test]

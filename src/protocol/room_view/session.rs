@@ -255,7 +255,7 @@ impl Timers for RoomView {
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.layout {
             Layout::One(one) => one.due(),
-            Layout::All(_) => None,
+            Layout::All(gallery) => gallery.due(),
         }
     }
 }

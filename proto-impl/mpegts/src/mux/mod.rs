@@ -239,9 +239,12 @@ pub struct Muxer {
     packing: Packing,
     /// The streams in the order of their numbers. The first one carries the clock.
     lanes: Vec<Lane>,
-    /// Continuity counters of the tables' PIDs.
+    /// Continuity counters of the PIDs of the tables, and of streams that are no longer in the program: a stream that
+    /// returns continues its counter.
     counters: BTreeMap<u16, u8>,
     version: u8,
+    /// The list of programs that was last written, with its version.
+    pat: (Vec<Pat>, u8),
     /// Packets of the tables, with continuity counters of zero.
     tables: BytesMut,
     /// DTS of the unit before which the tables were last written. `None`: they must be written before the next unit.
@@ -280,6 +283,7 @@ impl Muxer {
             lanes: Vec::new(),
             counters: BTreeMap::new(),
             version: 0,
+            pat: (Vec::new(), 0),
             tables: BytesMut::new(),
             tables_at: None,
             clock: Clock::new(),
@@ -347,12 +351,14 @@ impl Muxer {
             if had_any {
                 self.version = (self.version + 1) & 0x1f;
             }
-            let mut before = core::mem::take(&mut self.lanes);
+            let before = core::mem::take(&mut self.lanes);
+            self.counters.extend(before.iter().map(|lane| (lane.pid.get(), lane.continuity)));
             let lane = |(stream, kind): (StreamNumber, _)| {
-                let known = before.iter_mut().find(|lane| lane.stream == stream);
-                let (continuity, edge, begun) =
-                    known.map_or((0, None, false), |lane| (lane.continuity, lane.edge, lane.begun));
-                Lane { stream, kind, pid: stream.pid(), continuity, edge, begun, held: None }
+                let known = before.iter().find(|lane| lane.stream == stream);
+                let (edge, begun) = known.map_or((None, false), |lane| (lane.edge, lane.begun));
+                let pid = stream.pid();
+                let continuity = self.counters.get(&pid.get()).copied().unwrap_or_default();
+                Lane { stream, kind, pid, continuity, edge, begun, held: None }
             };
             self.lanes = streams.into_iter().map(lane).collect();
             self.make_tables();
@@ -616,8 +622,11 @@ impl Muxer {
         });
         let pat: Vec<Pat> = pat.collect();
         let (mut tables, mut section) = (BytesMut::new(), BytesMut::new());
-        // A single program never changes its number.
-        Pat::write(&pat, if has_names { self.version } else { 0 }, &mut section);
+        if self.pat.0 != pat {
+            let is_next = !self.pat.0.is_empty();
+            self.pat = (pat.clone(), (self.pat.1 + u8::from(is_next)) & 0x1f);
+        }
+        Pat::write(&pat, self.pat.1, &mut section);
         put_section(Pid::PAT, &section.split(), &mut tables);
         for (index, one) in pat.iter().enumerate() {
             let number = services.get(index).map_or(0, |(number, _)| *number);

@@ -324,9 +324,9 @@ impl Ladder {
                 let start = lead.map_or(self.start, |lead| lead.window().start_beside());
                 // Players get one key only, so the samples of all tracks are encrypted with the same key.
                 let is_one_key = self.settings.protects_samples();
-                let name = if is_one_key { String::new() } else { rung::key_name(selection) };
+                let name = if is_one_key { String::new() } else { rung::key_name(selection, chosen.all()) };
                 let sealer = self.publishing.sealer(&self.settings.sealing, &name);
-                Rung::new(selection, (self.layout, &self.settings), start, sealer)
+                Rung::new((selection, chosen.all()), (self.layout, &self.settings), start, sealer)
             });
             let namer = self.namer(ctx.blobs, &rung);
             rung.set_tracks(chosen, &self.around.beside, |height, kbps| namer.name(height, kbps));

@@ -10,7 +10,7 @@ use hls::segmenter::{
     Cue, Cut, GivenKey, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window,
 };
 use media::captions::Known;
-use media::{Track, TrackKind};
+use media::{Track, TrackKind, Tracks};
 
 use super::Layout;
 use super::clock::SNAP_MS;
@@ -135,20 +135,20 @@ enum Form {
     Mp4(Box<Mp4Segmenter>),
 }
 
-/// Returns the index of a track among the tracks of its kind, if the rule selects exactly this track; otherwise 0.
-const fn index_of(pick: Pick) -> u8 {
-    match pick {
-        Pick::Only(id) => id.index(),
-        Pick::Default | Pick::All | Pick::Each | Pick::First | Pick::None => 0,
-    }
+/// Returns the index of a track among the tracks of its kind, if the rule selects exactly this track; otherwise 0. The
+/// index of a member's track is never 0, because the member may be any.
+fn index_of(pick: Pick, tracks: &Tracks) -> u8 {
+    let Pick::Only(id) = pick else { return 0 };
+    let member = tracks.get(id).and_then(Track::member_number);
+    member.map_or_else(|| id.index(), |number| number.saturating_add(1))
 }
 
 /// Returns the part by which the key names of a stream's renditions differ: the index of the video track, or for
 /// audio a number that counts down from 255.
-pub(super) fn key_name(selection: Selection) -> String {
+pub(super) fn key_name(selection: Selection, tracks: &Tracks) -> String {
     let is_sound = selection.video == Pick::None;
-    let of_sound = || u8::MAX.saturating_sub(index_of(selection.audio));
-    let number = if is_sound { of_sound() } else { index_of(selection.video) };
+    let of_sound = || u8::MAX.saturating_sub(index_of(selection.audio, tracks));
+    let number = if is_sound { of_sound() } else { index_of(selection.video, tracks) };
     number.to_string()
 }
 
@@ -193,7 +193,7 @@ pub(super) struct Rung {
 impl Rung {
     /// Makes the rendition of a selection: a video with or without audio, the stream's audio, or additional audio.
     pub(super) fn new(
-        selection: Selection,
+        (selection, tracks): (Selection, &Tracks),
         (layout, settings): (Layout, &HlsSettings),
         start: Start,
         sealer: Option<Sealer>,
@@ -211,7 +211,7 @@ impl Rung {
         };
         let is_of_sound = selection.video == Pick::None;
         Self {
-            index: index_of(if is_of_sound { selection.audio } else { selection.video }),
+            index: index_of(if is_of_sound { selection.audio } else { selection.video }, tracks),
             is_sound: is_of_sound && (is_apart || selection.audio != Pick::Default),
             captions: Noted { setting: settings.told.captions.clone(), known: Known::default() },
             is_protected: settings.protects_samples(),
@@ -595,9 +595,11 @@ impl Rung {
 
     /// Returns the description of the rendition's audio.
     pub(super) fn sound(&self) -> Sound {
-        let sound = self.chosen.of_kind(TrackKind::Audio).next().map(sounds::of).unwrap_or_default();
+        let track = self.chosen.of_kind(TrackKind::Audio).next();
+        let sound = track.map(sounds::of).unwrap_or_default();
         // The first audio rendition keeps its name, whichever track it carries.
-        Sound { index: if self.is_sound { self.index } else { sound.index }, ..sound }
+        let is_own = self.is_sound || track.is_some_and(|track| track.member.is_some());
+        Sound { index: if is_own { self.index } else { sound.index }, ..sound }
     }
 
     /// Returns the common prefix of the names of the rendition's files, once it is known.

@@ -5,7 +5,7 @@
 //! segments).
 
 use hls::playlist::Report;
-use media::TrackKind;
+use media::{Track, TrackKind};
 
 use super::rung::Rung;
 use super::{Ladder, Layout, apart};
@@ -19,9 +19,13 @@ impl Ladder {
     pub(super) fn wanted(&self, chosen: &Chosen) -> Vec<Selection> {
         let only = |video: Pick, audio: Pick| Selection { video, audio, data: Pick::None, silence: false };
         let beside = if self.layout == Layout::Apart { Pick::None } else { Pick::Default };
-        let videos = chosen.of_kind(TrackKind::Video).map(|video| only(Pick::Only(video.id), beside));
-        let mut wanted: Vec<Selection> = videos.collect();
-        let fit: fn(&media::Track) -> Fit = match self.has_mp4() {
+        let videos: Vec<&Track> = chosen.of_kind(TrackKind::Video).collect();
+        let mut wanted: Vec<Selection> = match &*videos {
+            // The one video is that of the first member. The rendition goes on with the next one when that member leaves.
+            [video] if video.member.is_some() => vec![only(Pick::First, beside)],
+            _ => videos.iter().map(|video| only(Pick::Only(video.id), beside)).collect(),
+        };
+        let fit: fn(&Track) -> Fit = match self.has_mp4() {
             false => sink::fit,
             true if self.settings.protects_samples() => cmaf::fit_protected,
             true => cmaf::fit,
@@ -32,7 +36,14 @@ impl Ladder {
         {
             wanted.push(only(Pick::None, Pick::Default));
         }
-        wanted.extend(sounds.iter().skip(1).map(|sound| only(Pick::None, Pick::Only(sound.id))));
+        let mut first = Chosen::default();
+        first.update(wanted.last().copied().unwrap_or_default(), chosen.all(), &fit);
+        let is_first = |sound: &Track| {
+            let first = first.of_kind(TrackKind::Audio).next();
+            first.or_else(|| sounds.first().copied()).is_some_and(|first| first.id == sound.id)
+        };
+        let others = sounds.iter().filter(|sound| !is_first(sound));
+        wanted.extend(others.map(|sound| only(Pick::None, Pick::Only(sound.id))));
         wanted
     }
 
