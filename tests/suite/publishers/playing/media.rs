@@ -75,13 +75,13 @@ fn frames(mut payload: &[u8], pts: i64, units: &mut Vec<Unit>) -> Result<(), Str
 }
 
 fn check_packets(bytes: &[u8]) -> Result<(), String> {
-    if bytes.is_empty() || bytes.len() % TS_PACKET != 0 {
+    if bytes.is_empty() || !bytes.len().is_multiple_of(TS_PACKET) {
         return Err(format!("{} bytes are no whole packets", bytes.len()));
     }
     let mut counters = BTreeMap::new();
     for (at, packet) in bytes.chunks(TS_PACKET).enumerate() {
         let pid = u16::from(packet[1] & 0x1f) << 8 | u16::from(packet[2]);
-        if packet[0] != 0x47 || (at == 0) != (pid == 0) && at == 0 {
+        if packet[0] != 0x47 || at == 0 && pid != 0 {
             return Err(format!("packet {at} begins with {:x?}", &packet[..4]));
         }
         let has_payload = packet[3] & 0x10 != 0;
