@@ -241,7 +241,37 @@ impl Config {
     /// Returns the path of the store's file.
     #[must_use]
     pub fn store_file(&self) -> PathBuf {
-        self.home.join("data").join("store.redb")
+        store_file(&self.home)
+    }
+}
+
+/// The file of a home's store, without the settings: for work that must not depend on valid settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorePlace {
+    /// Path of the file.
+    pub file: PathBuf,
+    /// True if the home has had a store.
+    pub used: bool,
+}
+
+impl StorePlace {
+    /// Finds the store of a home without creating anything.
+    ///
+    /// # Errors
+    /// A disk error.
+    pub fn find(options: &Options) -> Result<Self, Error> {
+        let used = Known::of(&options.home)?.used;
+        Ok(Self { file: store_file(&options.home), used })
+    }
+
+    /// Creates the missing parts of the home folder, then finds its store.
+    ///
+    /// # Errors
+    /// A disk error, or a settings file that is lost.
+    pub fn make(options: &Options) -> Result<Self, Error> {
+        finish_removals(options)?;
+        make_home(options, &Known::of(&options.home)?)?;
+        Self::find(options)
     }
 }
 
@@ -490,6 +520,10 @@ pub fn is_app_name(name: &str) -> bool {
         && !RESERVED.contains(&name)
         && !NEVER_SERVED.iter().any(|folder| folder.eq_ignore_ascii_case(name))
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+fn store_file(home: &Path) -> PathBuf {
+    home.join("data").join("store.redb")
 }
 
 fn server_file(home: &Path) -> PathBuf {
