@@ -24,7 +24,7 @@ pub(super) struct KeyFile {
     path: Arc<Path>,
     /// Name of the stream, for the log.
     stream: String,
-    /// When a new key is used, for the log.
+    /// Time from which a new key is used, for the log.
     used_from: &'static str,
     /// The key last read.
     known: Option<GivenKey>,
