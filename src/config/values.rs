@@ -113,7 +113,7 @@ impl Values {
             if origin == Origin::Default
                 && let Some(known) = self.schema.find(self.level, key).filter(|known| known.explicit)
             {
-                let unset = known.comment.rsplit_once("set: ").map_or("", |(_, unset)| unset);
+                let unset = known.comment.rsplit_once(": ").map_or("", |(_, unset)| unset);
                 out.push_str(&format!("# {key} is not set: {unset}\n"));
                 continue;
             }
