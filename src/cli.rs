@@ -40,17 +40,17 @@ millstream: a live-streaming media server
   serve          the default
   user add       adds an administrator of the management API; the password is read from the terminal or
                  from standard input. A running server adds the user itself, else it goes to the store
-  check-config   validates the settings, tells all faults at once, and prints the settings in effect, with
+  check-config   validates the settings, reports all faults at once, and prints the settings in effect, with
                  secrets masked; --quiet prints the faults and remarks alone; --deep also opens and reads the store
-  settings       prints all settings with their defaults and meanings, as docs/settings.md has them
-  store          what can be done with the store of a home (docs/store.md): check reads all of it, export prints
-                 its records with their secrets, backup copies it, also while the server runs, restore puts a
-                 copy in its place, salvage rescues what can be read of a damaged one, reindex lists
-                 recordings that have no record; FILE is a copy in place of the store, or the target
-  drain          has the running server let in nothing new, and end when its sessions have ended
-                 (docs/operations.md); off: it goes on
-  upgrade        has the running server start the program that is now at its path, and leave its ports and
-                 store to it; sessions go on (docs/upgrade.md)
+  settings       prints all settings with their defaults and meanings, as in docs/settings.md
+  store          tasks on the store of a home (docs/store.md): check reads all of it, export prints its records with
+                 their secrets, backup copies it, also while the server runs, restore replaces it by a copy,
+                 salvage recovers the readable records of a damaged store, reindex adds records of recordings
+                 that have none; FILE is a copy to read instead of the store, or the target
+  drain          lets the running server refuse new sessions, and end when its sessions have ended
+                 (docs/operations.md); off: calls this off
+  upgrade        lets the running server start the program now at its path, and hand over its ports and store;
+                 sessions continue (docs/upgrade.md)
   import         makes a home of an installation of Ant Media Server in DIR (docs/import.md), which stays as it is;
                  --records names the folder of its exported or dumped records, --redis its redis://HOST:PORT
                  or RDB file; recordings are linked, with --copy copied; --dry-run prints what would be

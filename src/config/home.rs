@@ -175,22 +175,25 @@ impl Config {
     #[must_use]
     pub fn faults(options: &Options) -> Vec<String> {
         let words = |error: Error| vec![error.to_string()];
-        let overlays = match Overlays::of(options) {
-            Ok(overlays) => overlays,
-            Err(error) => return words(error),
-        };
+        let mut of_overlays = Vec::new();
+        let overlays = Overlays::read(options, &mut of_overlays);
+        let mut found: Vec<String> = of_overlays.iter().map(ToString::to_string).collect();
         let known = match Known::of(&options.home) {
             Ok(known) => known,
-            Err(error) => return words(error),
+            Err(error) => {
+                found.push(error.to_string());
+                return found;
+            }
         };
         let mut remarks = Remarks::default();
         let lost = if known.used { must_exist(&server_file(&options.home)) } else { Ok(()) };
-        let mut found = match lost.and_then(|()| overlays.server_values(options, &mut remarks)) {
+        let of_server = match lost.and_then(|()| overlays.server_values(options, &mut remarks)) {
             Ok(values) => {
                 all_faults(values, |values| ServerSettings::from_values(options.cores, values).map(drop))
             }
             Err(error) => words(error),
         };
+        found.extend(of_server);
         let names = match app_list(options, &known, &mut remarks) {
             Ok(names) => names,
             Err(error) => {
@@ -241,7 +244,37 @@ impl Config {
     /// Returns the path of the store's file.
     #[must_use]
     pub fn store_file(&self) -> PathBuf {
-        self.home.join("data").join("store.redb")
+        store_file(&self.home)
+    }
+}
+
+/// The file of a home's store, without the settings: for work that must not depend on valid settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorePlace {
+    /// Path of the file.
+    pub file: PathBuf,
+    /// True if the home has had a store.
+    pub used: bool,
+}
+
+impl StorePlace {
+    /// Finds the store of a home without creating anything.
+    ///
+    /// # Errors
+    /// A disk error.
+    pub fn find(options: &Options) -> Result<Self, Error> {
+        let used = Known::of(&options.home)?.used;
+        Ok(Self { file: store_file(&options.home), used })
+    }
+
+    /// Creates the missing parts of the home folder, then finds its store.
+    ///
+    /// # Errors
+    /// A disk error, or a settings file that is lost.
+    pub fn make(options: &Options) -> Result<Self, Error> {
+        finish_removals(options)?;
+        make_home(options, &Known::of(&options.home)?)?;
+        Self::find(options)
     }
 }
 
@@ -256,20 +289,35 @@ impl Overlays {
     /// Parses the overlays. An unknown key is an error: if the key of a restriction is mistyped, the server must not
     /// run without the restriction.
     fn of(options: &Options) -> Result<Self, Error> {
+        let mut faults = Vec::new();
+        let overlays = Self::read(options, &mut faults);
+        faults.into_iter().next().map_or(Ok(overlays), Err)
+    }
+
+    /// Parses the overlays like [`Overlays::of`], leaves out the arguments and variables at fault, and adds their
+    /// faults to `faults`.
+    fn read(options: &Options, faults: &mut Vec<Error>) -> Self {
         let (mut server, mut apps) = (Vec::new(), Vec::new());
         for argument in &options.set {
-            let (key, value) = argument_of(argument)?;
+            let (key, value) = match argument_of(argument) {
+                Ok(setting) => setting,
+                Err(fault) => {
+                    faults.push(fault);
+                    continue;
+                }
+            };
             let (level, list, name) = match key.strip_prefix("app.") {
                 Some(name) => (Level::App, &mut apps, name),
                 None => (Level::Server, &mut server, key),
             };
-            if options.schema.find(level, name).is_none() {
+            if options.schema.find(level, name).is_some() {
+                list.push((name.to_owned(), value));
+            } else {
                 let reason = suggestion::unknown_key(options.schema, key);
-                return Err(Error::Argument { argument: properties::printable(key), reason });
+                faults.push(Error::Argument { argument: properties::printable(key), reason });
             }
-            list.push((name.to_owned(), value));
         }
-        Ok(Self { environment: Environment::of(options)?, server, apps })
+        Self { environment: Environment::read(options, faults), server, apps }
     }
 
     fn server_values(&self, options: &Options, remarks: &mut Remarks) -> Result<Values, Error> {
@@ -490,6 +538,10 @@ pub fn is_app_name(name: &str) -> bool {
         && !RESERVED.contains(&name)
         && !NEVER_SERVED.iter().any(|folder| folder.eq_ignore_ascii_case(name))
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+fn store_file(home: &Path) -> PathBuf {
+    home.join("data").join("store.redb")
 }
 
 fn server_file(home: &Path) -> PathBuf {

@@ -30,8 +30,8 @@ pub use app::{AcceptLimits, AppLimits, AppSettings};
 pub use cluster::{ClusterSettings, WithoutDirectory};
 pub use group::Group;
 pub use home::{
-    APPS_MAX, Adopted, Adoption, Config, Edit, LostApp, Options, create_app, delete_app, edit_app,
-    edit_server, is_app_name, read_foreign,
+    APPS_MAX, Adopted, Adoption, Config, Edit, LostApp, Options, StorePlace, create_app, delete_app,
+    edit_app, edit_server, is_app_name, read_foreign,
 };
 pub use keys::{Effect, Key};
 pub(crate) use keys::{explicit, foreign, key, secret};

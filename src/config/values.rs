@@ -106,9 +106,17 @@ impl Values {
         keys.into_iter().filter(|key| self.text(key) != other.text(key))
     }
 
-    /// Writes lines `key=value` with the origin; secrets become `***`.
+    /// Writes lines `key=value` with the origin; secrets become `***`. A key whose default is not the value in effect is
+    /// written as a comment unless it is set.
     pub fn describe(&self, out: &mut String) {
         for (key, value, origin) in self.iter() {
+            if origin == Origin::Default
+                && let Some(known) = self.schema.find(self.level, key).filter(|known| known.explicit)
+            {
+                let unset = known.comment.rsplit_once(": ").map_or("", |(_, unset)| unset);
+                out.push_str(&format!("# {key} is not set: {unset}\n"));
+                continue;
+            }
             let shown = if self.is_secret(key) && !value.is_empty() {
                 "***".to_owned()
             } else if value.contains("://") {

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use super::Outbound;
 use super::context::Context;
-use crate::auth::redact;
 use crate::control::records::Records;
 use crate::mail::StreamEnd;
 use crate::types::{Now, PullId, StreamKey};
@@ -154,7 +153,7 @@ impl Outgoing<'_> {
         let played = (self.now.mono.saturating_duration_since(began) + ahead).saturating_sub(lead);
         let has_played = self.outbound.supervisor.is_steady(Job::Pull(id)) && played >= PLAYED_MIN;
         playlist.barren = if has_played { 0 } else { playlist.barren.saturating_add(1) };
-        let (key, url, barren) = (source.key.clone(), redact(&source.origin.url), playlist.barren);
+        let (key, url, barren) = (source.key.clone(), source.origin.shown(), playlist.barren);
         let count = self.records.get(&key).map_or(0, |record| items(record).len());
         if barren > count {
             // Every item has failed and was logged; from now on only the summary is logged.

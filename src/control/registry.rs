@@ -388,7 +388,12 @@ impl Registry {
     /// input has been handled ([`Control::follow_ends`]).
     pub(super) fn end(&mut self, cx: &mut Context, stream: StreamId, end: StreamEnd) {
         let Some(live) = self.remove(stream) else { return };
-        tracing::info!(key = %live.key, reason = end.reason(), "stream ended");
+        if live.is_copy() {
+            let reason = if end == StreamEnd::Stopped { "the node copies it no more" } else { end.reason() };
+            tracing::info!(key = %live.key, reason, "copy of a stream ended");
+        } else {
+            tracing::info!(key = %live.key, reason = end.reason(), "stream ended");
+        }
         self.cluster.release_stream(stream);
         cx.post_all(&ToWorker::StreamDown { stream, end });
         self.ended.push_back(Ended { stream, live, end });

@@ -53,6 +53,13 @@ pub(super) struct Origin {
     pub(super) skip: Duration,
 }
 
+impl Origin {
+    /// Returns the URL as logged: without secrets, or the whole path of a file.
+    pub(super) fn shown(&self) -> String {
+        if self.url.contains("://") { redact(&self.url) } else { self.url.clone() }
+    }
+}
+
 /// The starting point of a source.
 #[derive(Debug)]
 pub(super) struct Beginning {
@@ -313,9 +320,9 @@ impl Outbound {
         let Some(source) = self.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
         if self.supervisor.has_failed(Job::Pull(id)) {
-            self.repeats.note(now, Repeat::Resolver, &key, &redact(&source.origin.url));
+            self.repeats.note(now, Repeat::Resolver, &key, &source.origin.shown());
         } else {
-            tracing::info!(%key, url = redact(&source.origin.url), "DNS resolver not answering");
+            tracing::info!(%key, url = source.origin.shown(), "DNS resolver not answering");
         }
         self.source_status(records, now, &key, status::FINISHED);
     }
@@ -409,7 +416,7 @@ impl Outgoing<'_> {
 
     /// Runs a source without checking the limits.
     pub(super) fn run_source(&mut self, key: &StreamKey, Beginning { item, origin }: Beginning) {
-        tracing::info!(%key, url = redact(&origin.url), "source started");
+        tracing::info!(%key, url = origin.shown(), "source started");
         let playlist = item.map(|index| self.outbound.begin_playlist(self.records, self.now, key, index));
         self.start_source(Source { playlist, ..Source::new(self.now, key, origin) });
         self.records.source_wanted(self.now, key, true);
@@ -480,7 +487,7 @@ impl Outgoing<'_> {
         let Some(source) = self.outbound.sources.find(key).filter(|source| source.playlist.is_none()) else {
             return;
         };
-        let url = redact(&source.origin.url);
+        let url = source.origin.shown();
         match self.records.get(key).map(|record| self.cx.origin_of(key, record)) {
             Some(Ok(origin)) => self.go_to(key, origin),
             Some(Err(reason)) => {
@@ -580,7 +587,7 @@ impl Outgoing<'_> {
         }
         let failures =
             self.outbound.supervisor.failed(self.now.mono, Job::Pull(id), None, &mut self.cx.random);
-        let url = redact(&source.origin.url);
+        let url = source.origin.shown();
         if self.outbound.supervisor.is_news(Job::Pull(id), reason) || failures == Some(1) {
             tracing::info!(%key, url, reason, "pull failed; retrying");
         } else {

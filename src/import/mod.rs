@@ -26,7 +26,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::config::{self, Adopted, Adoption, Config, Options};
+use crate::config::{self, Adopted, Adoption, Options, StorePlace};
 use crate::control::{NotImported, StoredRecords, imported_key, imported_record};
 use crate::jobs::PasswordDigest;
 use crate::protocol::http::has_page;
@@ -65,9 +65,9 @@ pub struct Tools<'a> {
     /// Current time, in Unix milliseconds.
     pub now_ms: u64,
     /// Opens or creates the store of the home.
-    pub open: &'a dyn Fn(&Config) -> Result<Opened, String>,
+    pub open: &'a dyn Fn(&StorePlace) -> Result<Opened, String>,
     /// Reads the store of the home, if there is one, without changing it.
-    pub read: &'a dyn Fn(&Config) -> Result<Vec<Key>, String>,
+    pub read: &'a dyn Fn(&StorePlace) -> Result<Vec<Key>, String>,
     /// Converts a password digest of the old server to the hash to store.
     pub hash: &'a dyn Fn(&PasswordDigest) -> String,
 }
@@ -142,7 +142,7 @@ impl Import<'_> {
         let mut known = BTreeSet::new();
         let mut store = None;
         if self.options.is_home() && self.order.dry_run {
-            known = (self.tools.read)(&Config::read(self.options).map_err(words)?)?.into_iter().collect();
+            known = (self.tools.read)(&StorePlace::find(self.options).map_err(words)?)?.into_iter().collect();
         } else if self.options.is_home() {
             // Opening the store fails if a server is running in the home. Nothing in the home has been
             // changed then.
@@ -174,8 +174,9 @@ impl Import<'_> {
         }
     }
 
+    /// Opens the store. Imported settings may be invalid, so this needs none of them.
     fn open_store(&self) -> Result<Opened, String> {
-        (self.tools.open)(&Config::open(self.options).map_err(|error| error.to_string())?)
+        (self.tools.open)(&StorePlace::make(self.options).map_err(|error| error.to_string())?)
     }
 
     fn bring_settings(&mut self, old: &Installation) -> Result<(), config::Error> {
@@ -206,7 +207,7 @@ impl Import<'_> {
                 };
                 for fault in &adopted.faults {
                     let key = fault.split_once(" (from ").map_or(fault.as_str(), |(key, _)| key);
-                    self.report.add(&place, key, format!("{whole} until this is mended: {fault}"));
+                    self.report.add(&place, key, format!("{whole} until this is corrected: {fault}"));
                 }
             }
             Adoption::Left(keys) => {
@@ -277,7 +278,7 @@ impl Import<'_> {
                 report.add(
                     &place,
                     &path,
-                    "taken, and hides the page that is built in: remove it here to have that one",
+                    "copied; hides the built-in page: remove it to use the built-in one",
                 );
             }
             true

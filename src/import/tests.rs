@@ -3,6 +3,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::config::Config;
 use crate::store::RedbStore;
 use crate::tests::TempFolder;
 
@@ -71,12 +72,12 @@ impl Move {
     }
 
     fn run(&self, order: &Order) -> Result<(String, String), String> {
-        let open = |config: &Config| -> Result<Box<dyn Store>, String> {
-            let opened = RedbStore::open(&config.store_file());
+        let open = |place: &StorePlace| -> Result<Box<dyn Store>, String> {
+            let opened = RedbStore::open(&place.file);
             opened.map(|store| Box::new(store) as Box<dyn Store>).map_err(|error| error.to_string())
         };
-        let read = |config: &Config| {
-            let all = crate::store::check_copy(&config.store_file()).map_err(|error| error.to_string())?;
+        let read = |place: &StorePlace| {
+            let all = crate::store::check_copy(&place.file).map_err(|error| error.to_string())?;
             Ok(all.into_iter().map(|(key, _)| key).collect())
         };
         // Hashing a password is slow, and is tested in another place.
@@ -191,6 +192,31 @@ fn c_19_an_installation_becomes_a_home() {
     }
 }
 
+/// The server does not start with these settings, but everything can be imported, also by a second run.
+#[test]
+fn c_19_an_invalid_setting_of_the_server_is_reported_and_the_rest_is_imported() {
+    let at = Move::new();
+    fs::write(at.old().join("conf/red5.properties"), "rtmp.port=99999\nserver.name=media.example\n").unwrap();
+    let order = at.order("export");
+    let (would, dry) = at.run(&Order { dry_run: true, ..order.clone() }).unwrap();
+    let (done, table) = at.run(&order).unwrap();
+    assert_eq!(done, would.replace("would be imported", "imported"));
+    for table in [&dry, &table] {
+        let is_told =
+            |row: &str| row.contains("rtmp.port") && row.contains("the server does not start until");
+        assert!(table.lines().any(is_told), "{table}");
+    }
+    assert!(at.home().join("webapps/LiveApp/streams/stage.mp4").is_file());
+    assert!(at.home().join("webapps/LiveApp/custom/page.html").is_file());
+    assert_eq!(at.records().len(), 10);
+    let faults = Config::faults(&at.options());
+    assert!(faults.iter().any(|fault| fault.contains("rtmp.port")), "{faults:?}");
+    for dry_run in [true, false] {
+        let (done, _) = at.run(&Order { dry_run, ..order.clone() }).unwrap();
+        assert!(done.contains("records that were there: 4 broadcasts"), "{done}");
+    }
+}
+
 fn table_names_all_that_will_differ(table: &str) {
     for (place, what, why) in [
         ("server: settings", "rtmp.executor.queue_capacity", "unknown here"),
@@ -200,7 +226,7 @@ fn table_names_all_that_will_differ(table: &str) {
         ("webapps", "Packed.war", "not unpacked"),
         ("LiveApp: files", "elsewhere", "a link"),
         ("LiveApp: files", "half.mp4.tmp_extension", "not finished"),
-        ("LiveApp: pages", "play.html", "hides the page that is built in"),
+        ("LiveApp: pages", "play.html", "hides the built-in page"),
         ("LiveApp: pages", "custom/page.jsp", "needs Java"),
         ("users", "user plain@example.org", "user add"),
         ("LiveApp: records", "broadcast bad id", "no id that is one here"),

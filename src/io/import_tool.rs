@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::{clock, jobs, local};
-use crate::config::{Config, Options};
+use crate::config::{Options, StorePlace};
 use crate::import::{self, Order, Tools};
 use crate::jobs::PasswordDigest;
 use crate::store::{self, Key, Store, backup};
@@ -24,18 +24,16 @@ pub fn run(options: &Options, order: &Order, out: &mut dyn Write) -> Result<Stri
     import::run(options, order, &tools, out)
 }
 
-fn open(config: &Config) -> Result<Box<dyn Store>, String> {
-    let opened = local::open_store(config);
-    opened
-        .map(|store| Box::new(store) as _)
-        .map_err(|error| backup::with_advice(&error, &config.store_file()))
+fn open(place: &StorePlace) -> Result<Box<dyn Store>, String> {
+    let opened = local::open_store_at(&place.file, place.used);
+    opened.map(|store| Box::new(store) as _).map_err(|error| backup::with_advice(&error, &place.file))
 }
 
-fn read(config: &Config) -> Result<Vec<Key>, String> {
-    let path = config.store_file();
+fn read(place: &StorePlace) -> Result<Vec<Key>, String> {
+    let path = &place.file;
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let all = store::check_copy(&path).map_err(|error| backup::with_advice(&error, &path))?;
+    let all = store::check_copy(path).map_err(|error| backup::with_advice(&error, path))?;
     Ok(all.into_iter().map(|(key, _)| key).collect())
 }

@@ -227,8 +227,12 @@ pub(super) fn back_up(home: &Path) -> Option<Result<String, String>> {
 
 /// Opens the store of a home. A home that has been used before must have a store.
 pub(super) fn open_store(config: &Config) -> Result<RedbStore, store::Error> {
-    let path = config.store_file();
-    if config.used { RedbStore::open_existing(&path) } else { RedbStore::open(&path) }
+    open_store_at(&config.store_file(), config.used)
+}
+
+/// Opens a store. Creates it unless the home has `used` one before.
+pub(super) fn open_store_at(file: &Path, used: bool) -> Result<RedbStore, store::Error> {
+    if used { RedbStore::open_existing(file) } else { RedbStore::open(file) }
 }
 
 /// Writes the line to the audit log that a running server would write.

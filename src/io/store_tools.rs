@@ -72,7 +72,7 @@ pub fn run(options: &Options, task: &Task, out: &mut dyn Write) -> Result<String
             export(&all, out).map_err(|error| format!("the export: {error}"))?;
             Ok(format!("exported: {}", counts(all.iter().map(|(key, _)| key))))
         }
-        Task::Salvage(from) => rescue(&store, from.as_deref().unwrap_or(&store)),
+        Task::Salvage(from) => rescue(&options.home, &store, from.as_deref().unwrap_or(&store)),
         Task::Reindex => reindex(&config).map_err(told),
     }
 }
@@ -149,7 +149,8 @@ fn export(all: &[(Key, Bytes)], out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-fn rescue(store: &Path, from: &Path) -> Result<String, String> {
+/// Writes the readable records of a damaged store to a file beside the store of the home.
+fn rescue(home: &Path, store: &Path, from: &Path) -> Result<String, String> {
     let scratch = store.with_extension("scratch");
     let salvaged = salvage::salvage(from, &scratch, &StoredRecords).map_err(|error| error.to_string())?;
     let to = salvage::file_of(store);
@@ -162,7 +163,12 @@ fn rescue(store: &Path, from: &Path) -> Result<String, String> {
             salvaged.from_pages
         );
     }
-    let _ = write!(said, "; 'millstream store restore {}' puts it in place", to.display());
+    let _ = write!(
+        said,
+        "; 'millstream store restore {} --home {}' puts it in place",
+        to.display(),
+        home.display()
+    );
     Ok(said)
 }
 

@@ -161,6 +161,10 @@ fn b_22_a_dead_node_s_streams_are_terminated_and_can_be_deleted() {
     a.kill();
     drop(publisher);
     wait_for("its end at b", secs(20), || has(&b, "s", "terminated_unexpectedly"));
+    assert_eq!(b.log().matches("node lost").count(), 1, "{}", b.log());
+    let is_told =
+        |line: &str| line.contains("node lost") && line.contains("node=\"a\"") && line.contains("silent_ms=");
+    assert!(b.log().lines().any(is_told), "{}", b.log());
     assert_eq!(b.api().delete(&format!("{BROADCASTS}/s")).json()["success"], true);
     assert!(is_gone(&b, "s"));
 }

@@ -67,7 +67,7 @@ fn n_14_viewers_of_a_copy_stay_when_its_origin_dies_and_the_publisher_goes_elsew
     assert!(player.is_playing());
     // A copy ends when it has no viewers any more.
     drop(player);
-    wait_for("the end of the copy", secs(30), || b.log().contains("stream ended key=live/s"));
+    wait_for("the end of the copy", secs(30), || b.log().contains("copy of a stream ended key=live/s"));
 }
 
 /// Checks an encoder whose connection breaks and that reconnects to another node.

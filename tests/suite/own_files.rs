@@ -112,6 +112,9 @@ fn files_of_a_playlist_follow_each_other_and_the_list_ends() {
     let (first, second) = (from(&items[0]), from(&items[1]));
     assert!(first > 100 && second >= 99, "{first} of the first, {second} of the second");
     server.wait_for_line("there is no such file");
+    let gone = server.log();
+    let gone = gone.lines().find(|line| line.contains("there is no such file")).unwrap();
+    assert!(gone.contains("streams/") && !gone.contains("***"), "{gone}");
     // Without looping, the list ends after its last item.
     let put = server.api().put(&format!("{BROADCASTS}/p"), r#"{"playlistLoopEnabled":false}"#);
     assert_eq!(put.json()["success"], true);

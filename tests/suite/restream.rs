@@ -202,6 +202,13 @@ fn u_04_a_removed_endpoint_is_gone_within_a_second_whatever_it_was_doing() {
     add_endpoint(&server, "s1", &url);
     let again =
         server.api().post(&format!("{BROADCASTS}/s1/endpoint"), &format!(r#"{{"endpointUrl":"{url}"}}"#));
+    let path = format!("{BROADCASTS}/s1/endpoint");
+    let refused = server.api().post(&path, r#"{"endpointUrl":"ftp://h.example/live/hidden"}"#);
+    assert_eq!(refused.json()["message"], "Endpoint is not added to stream: s1");
+    let log = server.log();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("endpoint refused")).collect();
+    let [line] = *lines else { panic!("{lines:?}") };
+    assert!(line.contains("key=live/s1") && line.contains("reason=") && !line.contains("hidden"), "{line}");
     let message = format!("Endpoint is not added to datastore for stream s1. It is already added ->{url}");
     assert_eq!((&again.json()["success"], &again.json()["message"]), (&false.into(), &message.into()));
 }

@@ -281,7 +281,9 @@ fn c_21_a_new_process_that_fails_changes_nothing() {
         wait_for("a new stream", secs(20), || is_broadcasting(&server, &id));
     };
     installed.replace(Some("#!/bin/sh\nexit 3\n"));
-    check_refused("exit status: 3");
+    check_refused(
+        "the new process ended before it was ready (exit status: 3): see its reason in the standard error",
+    );
     installed.replace(Some(&TAKES_THE_STORE.replace("END", "os.kill(os.getpid(), 9)")));
     check_refused("signal: 9");
     check_refused("signal: 9");
@@ -290,7 +292,9 @@ fn c_21_a_new_process_that_fails_changes_nothing() {
     let settings = installed.folder().join("conf/red5.properties");
     let before = fs::read_to_string(&settings).unwrap();
     fs::write(&settings, format!("{before}\nlimits.connections=many\n")).unwrap();
-    check_refused("exit status: 2");
+    check_refused(
+        "the new process ended before it was ready (exit status: 2): see its reason in the standard error",
+    );
     fs::write(&settings, before).unwrap();
     // An upgrade is refused during a drain, because the new process would admit new sessions.
     let drain = |order: &[&str]| {

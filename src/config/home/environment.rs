@@ -27,10 +27,8 @@ pub(super) struct Environment {
 
 impl Environment {
     /// Sorts the variables into settings of the server, settings of applications, and ignored ones.
-    ///
-    /// # Errors
-    /// A variable that resembles a setting but is not one.
-    pub(super) fn of(options: &Options) -> Result<Self, Error> {
+    /// Adds a fault for each variable that resembles a setting but is not one.
+    pub(super) fn read(options: &Options, faults: &mut Vec<Error>) -> Self {
         let mut found = Self::default();
         let mut variables: Vec<_> = options.environment.iter().collect();
         variables.sort();
@@ -46,12 +44,12 @@ impl Environment {
             if let Some(key) = table.iter().find(|known| variable_of(known.name) == key) {
                 list.push((key.name.to_owned(), value.clone()));
             } else if let Some(reason) = suggestion::mistyped_variable(options.schema, name) {
-                return Err(Error::Variable { name: properties::printable(name), reason });
+                faults.push(Error::Variable { name: properties::printable(name), reason });
             } else {
                 found.ignored.push(properties::printable(name));
             }
         }
-        Ok(found)
+        found
     }
 
     /// Reports the ignored variables, in one line.
@@ -104,7 +102,9 @@ mod tests {
             schema: crate::protocol::schema(),
             ..Options::default()
         };
-        let environment = Environment::of(&options).map_err(|error| error.to_string())?;
+        let mut faults = Vec::new();
+        let environment = Environment::read(&options, &mut faults);
+        faults.first().map_or(Ok(()), |fault| Err(fault.to_string()))?;
         let mut remarks = Remarks::default();
         environment.remark(&mut remarks);
         Ok((environment, remarks.each()))

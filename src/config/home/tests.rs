@@ -437,6 +437,30 @@ fn c_01_all_faults_are_told_at_once() {
 }
 
 #[test]
+fn c_01_the_settings_in_effect_are_those_that_act_when_nothing_is_set() {
+    let home = Home::new();
+    let text = Config::read(&home.options(&[], &[])).unwrap().describe();
+    for key in ["vp8Enabled", "h265Enabled", "av1Enabled", "webRTCTcpCandidatesEnabled"] {
+        assert!(text.contains(&format!("\n{key}=true\n")), "{key}: {text}");
+    }
+    assert!(text.contains("\n# srtReceiveLatencyInMs is not set: as srt.latency_ms\n"), "{text}");
+    assert!(!text.contains("\ndashSegDuration=") && !text.contains("\nendpointRepublishLimit="), "{text}");
+}
+
+#[test]
+fn c_01_faults_of_arguments_and_variables_are_told_with_those_of_files() {
+    let home = Home::new();
+    Config::open(&home.options(&[], &[])).unwrap();
+    fs::write(server_file(&home.0), "limits.endpoints=-1\n").unwrap();
+    let set = ["http.prot=1", "rtmp.port=99999", "nothing", "app.coalesceMs=soon"];
+    let found = Config::faults(&home.options(&set, &[("MILLSTREAM_HTTP_PROT", "1")]));
+    for part in ["http.prot", "rtmp.port", "KEY=VALUE", "MILLSTREAM_HTTP_PROT", "limits.endpoints"] {
+        assert_eq!(found.iter().filter(|fault| fault.contains(part)).count(), 1, "{part}: {found:#?}");
+    }
+    assert_eq!(found.iter().filter(|fault| fault.contains("coalesceMs")).count(), 2, "of each application");
+}
+
+#[test]
 fn an_argument_that_no_application_can_use_stops_the_start() {
     let home = Home::new();
     Config::open(&home.options(&[], &[])).unwrap();

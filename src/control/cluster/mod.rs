@@ -455,6 +455,9 @@ impl Cluster {
         let relays: BTreeMap<NodeId, _> =
             self.nodes.values().map(|node| (node.id.clone(), node.profile.relay.clone())).collect();
         self.nodes = all.into_iter().map(|node| (node.id.clone(), node)).collect();
+        if self.shared_lease().is_some() {
+            self.nodes.values().for_each(|node| note_life(before.get(&node.id).copied(), node));
+        }
         let is_same = |id: &NodeId| {
             before.get(id).copied() == self.nodes.get(id).map(life)
                 && relays.get(id) == self.nodes.get(id).map(|node| &node.profile.relay)
@@ -544,5 +547,21 @@ impl Cluster {
     pub(in crate::control) fn held(&self) -> usize {
         let claims = self.tickets.len() + self.asked.len() + self.held.len();
         claims + self.of_streams.len() + self.of_sources.len() + self.requests.len() + self.present.told.len()
+    }
+}
+
+/// Logs that another node is lost, or back. `before` is its life in the list before: whether it was alive, and its
+/// incarnation.
+fn note_life(before: Option<(bool, u64)>, node: &Node) {
+    let (id, silent_ms) = (node.id.as_str(), node.silent_ms);
+    match (before, node.is_alive) {
+        // At its shutdown a node removes its lease, and with it its incarnation.
+        (Some((true, _)), false) if node.incarnation == 0 => tracing::info!(node = id, "node shut down"),
+        (Some((true, _)), false) => tracing::warn!(node = id, silent_ms, "node lost: its lease has expired"),
+        (Some((false, _)), true) => tracing::info!(node = id, "node is back"),
+        (Some((true, incarnation)), true) if incarnation != node.incarnation => {
+            tracing::info!(node = id, "node has restarted");
+        }
+        (Some(_) | None, _) => {}
     }
 }

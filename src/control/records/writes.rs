@@ -204,7 +204,7 @@ impl Records {
             if let Err(error) = reply.result.as_ref()
                 && self.writes.broken.is_none()
             {
-                tracing::error!(%error, "store not writable for the older process; changes fail until it is");
+                tracing::error!(%error, "store not writable for the older process; changes fail until it is writable again");
                 self.commit_failed(Vec::new(), Fault::of(error));
             }
             return false;
@@ -212,7 +212,7 @@ impl Records {
         let committed = self.writes.committing.take_if(|(batch, _)| *batch == reply.batch);
         let Some((_, writes)) = committed else { return false };
         if let Err(error) = reply.result {
-            tracing::error!(%error, "store not writable; changes fail until it is");
+            tracing::error!(%error, "store not writable; changes fail until it is writable again");
             self.commit_failed(writes, Fault::of(&error));
             return false;
         }

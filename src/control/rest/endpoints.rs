@@ -18,6 +18,14 @@ use crate::types::StreamKey;
 /// Longest id that a client may choose, in bytes.
 const SERVICE_ID_BYTES_MAX: usize = 128;
 
+const TOO_MANY: &str = "more endpoints than limits.endpoints allows";
+const ID_TOO_LONG: &str = "its id is longer than 128 bytes";
+
+/// Logs why an endpoint is refused. Answers do not say it, because clients know their text.
+fn note_refused(key: &StreamKey, url: &str, reason: &str) {
+    tracing::info!(%key, url = redact(url), reason, "endpoint refused");
+}
+
 /// The body of a request to add an endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -59,6 +67,7 @@ pub(super) fn add(
     let list = record.end_point_list.as_deref().unwrap_or_default();
     let not_added = format!("Endpoint is not added to stream: {id}");
     if height != 0 && height != record.height && registry.is_live(&key) {
+        note_refused(&key, &url, "the stream has no rendition with this resolutionHeight");
         return failure(&not_added);
     }
     if list.iter().any(|e| e.endpoint_url == url) {
@@ -66,14 +75,21 @@ pub(super) fn add(
         return failure(&text);
     }
     let wanted = body.endpoint_service_id.unwrap_or_default();
-    if list.len() >= cx.config.server.limits.endpoints
-        || wanted.len() > SERVICE_ID_BYTES_MAX
-        || record.encode().len().saturating_add(url.len() * 2) > RECORD_BYTES_MAX
-    {
+    let full = if list.len() >= cx.config.server.limits.endpoints {
+        Some(TOO_MANY)
+    } else if wanted.len() > SERVICE_ID_BYTES_MAX {
+        Some(ID_TOO_LONG)
+    } else if record.encode().len().saturating_add(url.len() * 2) > RECORD_BYTES_MAX {
+        Some("the record would be larger than 32 KiB")
+    } else {
+        None
+    };
+    if let Some(reason) = full {
+        note_refused(&key, &url, reason);
         return failure(&not_added);
     }
     if let Err(reason) = cx.check_url(&key, &url) {
-        tracing::debug!(%key, url = redact(&url), reason, "endpoint refused");
+        note_refused(&key, &url, &reason);
         // Like Ant Media Server, return an id although no endpoint has it.
         let id = cx.service_id();
         return Reply::Now(Outcome::failure(&not_added).data_id(&id).response(200));
@@ -143,15 +159,22 @@ impl Context {
         given: Vec<EndpointRecord>,
     ) -> Option<Vec<EndpointRecord>> {
         let mut list: Vec<EndpointRecord> = Vec::new();
-        if given.len() > self.config.server.limits.endpoints {
+        if let Some(last) = given.last().filter(|_| given.len() > self.config.server.limits.endpoints) {
+            let url = if last.endpoint_url.is_empty() { &last.rtmp_url } else { &last.endpoint_url };
+            note_refused(key, url, TOO_MANY);
             return None;
         }
         for entry in given {
             let url = if entry.endpoint_url.is_empty() { entry.rtmp_url } else { entry.endpoint_url };
-            self.check_url(key, &url).ok()?;
+            if let Err(reason) = self.check_url(key, &url) {
+                note_refused(key, &url, &reason);
+                return None;
+            }
             let id = entry.endpoint_service_id;
             let id = if id.is_empty() { self.service_id() } else { id };
-            if list.iter().any(|e| e.endpoint_url == url) || id.len() > SERVICE_ID_BYTES_MAX {
+            let is_double = list.iter().any(|e| e.endpoint_url == url);
+            if is_double || id.len() > SERVICE_ID_BYTES_MAX {
+                note_refused(key, &url, if is_double { "its URL is listed twice" } else { ID_TOO_LONG });
                 return None;
             }
             list.push(endpoint_record(id, url));

@@ -54,6 +54,12 @@ fn document(is_in: impl Fn(&Route) -> bool, path_of: impl Fn(&Route) -> String) 
             operations.insert(route.method.as_str().to_ascii_lowercase(), operation(route, &path));
         }
     }
+    // Workers answer this path without control, so no route has it.
+    let beside = paths.keys().find_map(|path| path.strip_suffix(CLIP));
+    if let Some(path) = beside.map(|beside| format!("{beside}{SNAPSHOT}")) {
+        let described = snapshot(&path);
+        paths.insert(path, described);
+    }
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -70,6 +76,26 @@ fn document(is_in: impl Fn(&Route) -> bool, path_of: impl Fn(&Route) -> String) 
             },
         },
     })
+}
+
+/// Path of the picture of a stream, below the prefix of an application's routes.
+const SNAPSHOT: &str = "/broadcasts/{id}/snapshot";
+/// Path of a route beside [`SNAPSHOT`].
+const CLIP: &str = "/broadcasts/{id}/clip";
+
+/// Describes `GET /broadcasts/{id}/snapshot`.
+fn snapshot(path: &str) -> Value {
+    json!({ "get": {
+        "tags": ["broadcasts"],
+        "summary": "Picture of a live stream",
+        "operationId": "get_app_broadcasts_id_snapshot",
+        "parameters": path_parameters(path).collect::<Vec<_>>(),
+        "responses": {
+            "200": { "description": "The picture", "content": { "image/jpeg": {} } },
+            "default": { "description": "Refused, or there is no picture" },
+        },
+        "x-policy": "Viewers",
+    } })
 }
 
 fn operation(route: &Route, path: &str) -> Value {
@@ -112,11 +138,15 @@ fn operation_id(route: &Route) -> String {
     format!("{}_{base}_{words}", route.method.as_str().to_ascii_lowercase())
 }
 
-fn parameters(route: &Route, path: &str) -> Vec<Value> {
-    let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
+fn path_parameters(path: &str) -> impl Iterator<Item = Value> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
         let kind = if NUMBERS.contains(&name) { "integer" } else { "string" };
         json!({ "name": name, "in": "path", "required": true, "schema": { "type": kind } })
-    });
+    })
+}
+
+fn parameters(route: &Route, path: &str) -> Vec<Value> {
+    let in_path = path_parameters(path);
     let in_query =
         route.query.iter().map(|name| json!({ "name": name, "in": "query", "schema": { "type": "string" } }));
     in_path.chain(in_query).collect()
@@ -179,6 +209,9 @@ mod tests {
         let subtitles = &document["paths"]["/{app}/rest/v2/broadcasts/{id}/subtitles"]["post"];
         let types: Vec<_> = subtitles["requestBody"]["content"].as_object().unwrap().keys().collect();
         assert_eq!(types, ["application/json", WEBVTT]);
+        let picture = &document["paths"]["/{app}/rest/v2/broadcasts/{id}/snapshot"]["get"];
+        assert_eq!(picture["parameters"].as_array().unwrap().len(), 2);
+        assert!(picture["responses"]["200"]["content"]["image/jpeg"].is_object(), "{picture}");
         let text = document.to_string();
         for part in text.split("#/components/schemas/").skip(1) {
             let name = part.split('"').next().unwrap();
@@ -192,7 +225,7 @@ mod tests {
         let paths = whole["paths"].as_object().unwrap();
         let of_app: Vec<&Route> = routes().filter(|route| route.base == Base::App).collect();
         assert!(of_app.iter().all(|route| paths.contains_key(route.path)));
-        assert!(paths.keys().all(|path| of_app.iter().any(|route| route.path == path)));
+        assert!(paths.keys().all(|path| path == SNAPSHOT || of_app.iter().any(|route| route.path == path)));
         let create = &whole["paths"]["/broadcasts/{id}"]["get"]["parameters"];
         assert_eq!(create.as_array().unwrap().len(), 1, "no name of an application");
     }

@@ -137,6 +137,7 @@ fn b_13_records_of_a_damaged_store_are_salvaged_and_restored() {
     assert!(home.run(&Task::Check(None)).unwrap_err().contains("'millstream store salvage "));
     let done = home.run(&Task::Salvage(None)).unwrap().0;
     assert!(done.contains(COUNTS) && done.contains("found in pages"), "{done}");
+    assert!(done.contains(&format!(" --home {}' puts it in place", home.0.join("home").display())), "{done}");
     home.run(&Task::Restore(salvage::file_of(&home.store()))).unwrap();
     assert_eq!(home.records(), before);
 }

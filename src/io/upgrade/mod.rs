@@ -187,7 +187,7 @@ impl Parts {
         {
             Ok(relay) => relay,
             Err(error) => {
-                return Err(format!("the new process is not ready: {error} ({})", self.kill()));
+                return Err(not_ready(&error, &self.kill()));
             }
         };
         drop((sockets, theirs_of_strays));
@@ -295,6 +295,19 @@ impl Parts {
     fn post(&self, mail: impl Fn() -> Mail) {
         self.workers.iter().for_each(|worker| worker.post(mail()));
     }
+}
+
+/// Describes why the newer process is not ready. If it ended by itself, it has given its reason on the standard error
+/// that it shares with this process.
+fn not_ready(error: &io::Error, status: &str) -> String {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) {
+        return format!(
+            "the new process ended before it was ready ({status}): see its reason in the standard error of the server, for \
+             example in the journal, or run 'millstream check-config'"
+        );
+    }
+    format!("the new process is not ready: {error} ({status})")
 }
 
 /// Opens a listener of the relay on this machine alone.

@@ -1,7 +1,8 @@
 //! The key of a stream's segments, read from a file of the operator (`hlsEncryptionKeyInfoFile`).
 //!
 //! 1. A job reads the file before the first segment; until then the stream waits in its ring.
-//! 2. The file is read again every [`LOOK`]. A new key is used from the next segment on.
+//! 2. The file is read again every [`LOOK`]. A new key is used from the next segment on; a key of samples, from the
+//!    next run.
 //! 3. Until a key has been read, the stream has no segments. If the file cannot be read later, the last key stays in
 //!    use.
 
@@ -23,6 +24,8 @@ pub(super) struct KeyFile {
     path: Arc<Path>,
     /// Name of the stream, for the log.
     stream: String,
+    /// Time from which a new key is used, for the log.
+    used_from: &'static str,
     /// The key last read.
     known: Option<GivenKey>,
     /// The key last read, until [`take_new`](Self::take_new) returns it for the next segment.
@@ -36,10 +39,12 @@ pub(super) struct KeyFile {
 }
 
 impl KeyFile {
-    pub(super) const fn new(path: Arc<Path>, stream: String) -> Self {
+    /// Creates the state; `is_of_samples` if the key encrypts samples rather than segments.
+    pub(super) const fn new(path: Arc<Path>, stream: String, is_of_samples: bool) -> Self {
         Self {
             path,
             stream,
+            used_from: if is_of_samples { "the next run of the stream" } else { "the next segment" },
             known: None,
             new: None,
             is_reading: false,
@@ -85,7 +90,8 @@ impl KeyFile {
         }
         let (file, stream, key) = (self.path.display(), &self.stream, name_of(&read.uri));
         if self.known.is_some() {
-            tracing::info!(%file, stream, key, "HLS key changed; used from the next segment on");
+            let used_from = self.used_from;
+            tracing::info!(%file, stream, key, "HLS key changed; used from {used_from} on");
         } else {
             tracing::info!(%file, stream, key, "HLS key read");
         }
@@ -148,7 +154,7 @@ mod tests {
     #[test]
     fn a_key_is_read_at_once_and_looked_at_again_and_a_failure_leaves_the_last_one() {
         let mut now = Instant::now();
-        let mut file = KeyFile::new(Path::new("/k/info").into(), "live/cam".to_owned());
+        let mut file = KeyFile::new(Path::new("/k/info").into(), "live/cam".to_owned(), false);
         let info = |byte| KeyInfo { key: [byte; 16], uri: "u".to_owned(), vector: None };
         assert!(!file.has_room(), "the stream waits for the first answer");
         let mut look = |file: &mut KeyFile, result| {
@@ -197,7 +203,7 @@ mod tests {
             let unit = AccessUnit { track, dts: 0, pts: 0, key_frame, config_epoch: 1, payload };
             Entry::new(now, 0, unit, Arc::clone(&list))
         };
-        let mut file = KeyFile::new(Path::new("/k/info").into(), "live/cam".to_owned());
+        let mut file = KeyFile::new(Path::new("/k/info").into(), "live/cam".to_owned(), false);
         let is_taken = |file: &mut KeyFile, frames: &[bool]| -> Vec<bool> {
             frames.iter().map(|key_frame| file.admits(&entry(*key_frame), &chosen)).collect()
         };

@@ -87,6 +87,7 @@ impl Publishing {
     }
 
     pub(super) fn new(now: Now, order: &SinkOrder, seed: Seed) -> Self {
+        let of_samples = HlsSettings::of(&order.settings).protects_samples();
         Self {
             ladder: None,
             stream: order.stream,
@@ -100,7 +101,7 @@ impl Publishing {
             key_file: HlsSettings::of(&order.settings)
                 .key_file
                 .clone()
-                .map(|path| KeyFile::new(path, order.key.to_string())),
+                .map(|path| KeyFile::new(path, order.key.to_string(), of_samples)),
             given: None,
             seed,
             events: VecDeque::new(),

@@ -285,7 +285,7 @@ fn sealing(values: &Values) -> Result<Sealing, Error> {
     };
     let segments = values.number("hls.key_segments", 0u64, 1_000_000)?;
     if segments > 0 && scope == Some(Scope::Samples) {
-        let why = "cannot be had with hls.encryption=cbcs: the key of samples stands in the init segment of a stream's run";
+        let why = "cannot be combined with hls.encryption=cbcs: the key of samples stands in the init segment of a stream's run";
         return Err(values.bad("hls.key_segments", why));
     }
     let prefix = values.text("hls.key_prefix").trim();
@@ -328,7 +328,9 @@ fn check_sealing(values: &Values, settings: &HlsSettings) -> Result<(), Error> {
     ];
     let key = if *is_given { KEY_FILE } else { "hls.encryption" };
     match others.iter().find(|(is_set, ..)| scope.is_some() && *is_set) {
-        Some((_, other, why)) => Err(values.bad(key, format!("cannot be had with {other}, which {why}"))),
+        Some((_, other, why)) => {
+            Err(values.bad(key, format!("cannot be combined with {other}, which {why}")))
+        }
         None => Ok(()),
     }
 }
@@ -505,7 +507,7 @@ impl HlsSettings {
 fn kept(values: &Values) -> Result<Option<Keep>, Error> {
     match (kind(values.text("hlsPlayListType")), DvrSettings::read(values)?) {
         (Some(_), Some(_)) => {
-            Err(values.bad("dvr.window", "cannot be had with hlsPlayListType, which keeps all segments"))
+            Err(values.bad("dvr.window", "cannot be combined with hlsPlayListType, which keeps all segments"))
         }
         (kind, dvr) => Ok(dvr.map(Keep::Newest).or_else(|| kind.map(Keep::All))),
     }

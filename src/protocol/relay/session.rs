@@ -90,7 +90,7 @@ impl RelaySession {
                 ServerEvent::KeyFrame(track) => {
                     self.subscription(SubscriptionEvent::KeyFrameNeeded(Some(track)))
                 }
-                ServerEvent::Closed => self.end("the node wants no more"),
+                ServerEvent::Closed => self.end("the node has ended the feed"),
             }
         }
     }

@@ -125,7 +125,7 @@ fn b_04_while_the_disk_fails_reads_and_streams_go_on_and_writes_return_with_it()
     assert_eq!(count, 5 + 1, "the five, and the bystander's");
     fault.end();
     let logged = |words: &str| wait_for("a line of the log", secs(10), || server.log().contains(words));
-    logged("store not writable; changes fail until it is");
+    logged("store not writable; changes fail until it is writable again");
     let failures = failures_until_success(&server, "again");
     acknowledged.push(format!("again{failures}"));
     logged("store writable again");

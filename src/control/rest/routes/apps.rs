@@ -242,7 +242,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, now, call| vods::clip(control.recorder(now), call),
         "Result",
         BROADCASTS,
-        "Make a recording of what is kept",
+        "Record a part of the kept stream",
     )
     .at_origin()
     .query(&["start", "end", "fileName"]),

@@ -292,7 +292,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, call| keys::of_server(&control.cx, &control.records, call),
         "[SettingKey]",
         SERVER,
-        "Every setting of the server, what it means and where its value comes from",
+        "Every setting of the server, its meaning and the origin of its value",
     ),
     root(
         Post,
@@ -322,7 +322,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, call| upkeep::shutdown_status(&control.cx, call),
         "Result",
         SERVER,
-        "Whether it ended well",
+        "Whether the last shutdown was regular",
     )
     .query(&["appNames"]),
     root(
@@ -332,7 +332,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, call| upkeep::shutdown_properly(&control.cx, call),
         "boolean",
         SERVER,
-        "Remember that it did",
+        "Confirm a regular shutdown",
     )
     .query(&["appNames"]),
     root(Post, "/support/request", Login, |_, _, _| upkeep::no_support(), "Result", SERVER, "Refused")
@@ -395,7 +395,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, now, _| drain::order(&mut control.cx, &mut control.registry, &control.outbound, now, true),
         "Result",
         CLUSTER,
-        "Let in nothing new, and end when the sessions have ended",
+        "Refuse new sessions, and end when all sessions have ended",
     ),
     root(
         Delete,
@@ -603,7 +603,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, now, call| apps::change_settings(&mut control.cx, &control.walks, now, call),
         "Result",
         APPS,
-        "Replace its settings",
+        "Change the settings of an application",
     )
     .takes("AppSettings"),
     root(
@@ -613,7 +613,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, call| keys::of_app(&control.cx, &control.records, call),
         "[SettingKey]",
         APPS,
-        "What its settings mean and where their values come from",
+        "Every setting of an application, its meaning and the origin of its value",
     ),
     root(
         Post,
@@ -635,6 +635,6 @@ pub(super) const ROUTES: &[Route] = &[
         |control, now, call| apps::reset(&control.cx, &mut control.records, &control.registry, now, call),
         "Result",
         APPS,
-        "Reset its broadcasts",
+        "Reset the broadcasts of an application",
     ),
 ];
