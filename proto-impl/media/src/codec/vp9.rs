@@ -64,7 +64,7 @@ const RGB: u32 = 7;
 pub fn frames(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut sizes = index(unit);
     let mut rest = Some(unit);
-    std::iter::from_fn(move || {
+    core::iter::from_fn(move || {
         let Some(reader) = &mut sizes else { return rest.take() };
         let (size, left) = reader.next()?;
         let (frame, behind) = rest?.split_at_checked(size)?;
