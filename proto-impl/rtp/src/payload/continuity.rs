@@ -141,6 +141,9 @@ impl Continuity {
         let follows = follows && (missing == 0 || is_close || self.codec != Codec::H264);
         if begun.is_some() && self.cadence.last != Some(timestamp) {
             self.cadence.note(timestamp, missing == 0 || follows);
+        } else if self.cadence.last != Some(timestamp) {
+            // The beginning of this picture was lost. The time from the picture before to the next one is no interval.
+            self.cadence.last = None;
         }
         if begun.is_some() || self.has_ended || missing > 0 {
             self.next = begun.map(|(_, next)| next);

@@ -168,6 +168,25 @@ proptest! {
     }
 }
 
+/// Checks that a picture whose first packet was lost is part of no interval: a lost IDR picture would seem to take no
+/// time.
+#[test]
+fn a_picture_without_its_beginning_is_part_of_no_interval() {
+    let picture = |packets, is_idr| Picture { packets, is_idr, is_reference: is_idr, padding: 0 };
+    let pictures =
+        [picture(1, false), picture(3, false), picture(1, true), picture(1, true), picture(1, false)];
+    let sent = stream(Form::H264, &pictures);
+    let mut continuity = continuity(Form::H264);
+    let mut handle = |at: usize, missing| {
+        let (timestamp, marker, payload, _) = sent[at].as_ref().unwrap();
+        continuity.handle_packet(missing, *timestamp, *marker, payload)
+    };
+    assert!(handle(0, 0));
+    assert!(!handle(2, 1), "the beginning of the second picture is lost");
+    assert!(handle(3, 0) && handle(4, 0));
+    assert!(!handle(6, 1), "the second IDR picture is lost");
+}
+
 /// Checks that a lost IDR picture is found, although the numbers before and after it are consecutive.
 #[test]
 fn a_lost_idr_picture_is_no_padding() {
