@@ -440,10 +440,15 @@ fn c_01_all_faults_are_told_at_once() {
 fn c_01_the_settings_in_effect_are_those_that_act_when_nothing_is_set() {
     let home = Home::new();
     let text = Config::read(&home.options(&[], &[])).unwrap().describe();
-    for key in ["vp8Enabled", "h265Enabled", "av1Enabled", "webRTCTcpCandidatesEnabled"] {
-        assert!(text.contains(&format!("\n{key}=true\n")), "{key}: {text}");
+    for (key, unset) in [
+        ("vp8Enabled", "on"),
+        ("h265Enabled", "on"),
+        ("av1Enabled", "on"),
+        ("webRTCTcpCandidatesEnabled", "as webrtc.tcp"),
+        ("srtReceiveLatencyInMs", "as srt.latency_ms"),
+    ] {
+        assert!(text.contains(&format!("\n# {key} is not set: {unset}\n")), "{key}: {text}");
     }
-    assert!(text.contains("\n# srtReceiveLatencyInMs is not set: as srt.latency_ms\n"), "{text}");
     assert!(!text.contains("\ndashSegDuration=") && !text.contains("\nendpointRepublishLimit="), "{text}");
 }
 

@@ -531,12 +531,12 @@ pub(super) const FIRST: &[Key] = &[
         "TURN password for browsers",
         "TURN password announced to browsers",
     ),
-    key(
+    explicit(
         WEBRTC,
         "webRTCTcpCandidatesEnabled",
-        "true",
+        "false",
         "WebRTC media over TCP",
-        "ICE candidates over TCP, provided that webrtc.tcp is on",
+        "ICE candidates over TCP; unset: as webrtc.tcp",
     ),
     key(
         WEBRTC,
@@ -581,9 +581,9 @@ pub(super) const FIRST: &[Key] = &[
         "H.264 over WebRTC",
         "Enables H.264 over WebRTC; preferred if a publisher offers it",
     ),
-    key(WEBRTC, "vp8Enabled", "true", "VP8 over WebRTC", "Enables VP8 over WebRTC"),
-    key(WEBRTC, "h265Enabled", "true", "H.265 over WebRTC", "Enables H.265 over WebRTC"),
-    key(WEBRTC, "av1Enabled", "true", "AV1 over WebRTC", "Enables AV1 over WebRTC"),
+    explicit(WEBRTC, "vp8Enabled", "false", "VP8 over WebRTC", "Enables VP8 over WebRTC; unset: on"),
+    explicit(WEBRTC, "h265Enabled", "false", "H.265 over WebRTC", "Enables H.265 over WebRTC; unset: on"),
+    explicit(WEBRTC, "av1Enabled", "false", "AV1 over WebRTC", "Enables AV1 over WebRTC; unset: on"),
     foreign(TRANSCODING, "encoderSettingsString", "", "Renditions of the encoder", "Video is not transcoded"),
     foreign(TRANSCODING, "encoderSettings", "", "Renditions as a list", "Video is not transcoded"),
     foreign(

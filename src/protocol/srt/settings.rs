@@ -77,7 +77,7 @@ const APP: &[Key] = &[
     explicit(
         SRT,
         "srtReceiveLatencyInMs",
-        "120",
+        "150",
         "SRT latency",
         "SRT latency of this application in milliseconds; unset: as srt.latency_ms",
     ),

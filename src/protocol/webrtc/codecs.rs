@@ -3,7 +3,7 @@
 use media::codec::Codec;
 use media::{Track, Tracks};
 
-use crate::config::{Error, Values};
+use crate::config::{Error, Origin, Values};
 
 /// The codec switches. VP9 and audio codecs have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,11 +21,12 @@ impl Codecs {
     /// Reads the switches. Ant Media Server enables only H.264 by default; here each codec is enabled unless it is
     /// switched off.
     pub(super) fn read(values: &Values) -> Result<Self, Error> {
+        let switch = |key| Ok(values.boolean(key)? || values.origin(key) == Origin::Default);
         Ok(Self {
             h264: values.boolean("h264Enabled")?,
-            h265: values.boolean("h265Enabled")?,
-            vp8: values.boolean("vp8Enabled")?,
-            av1: values.boolean("av1Enabled")?,
+            h265: switch("h265Enabled")?,
+            vp8: switch("vp8Enabled")?,
+            av1: switch("av1Enabled")?,
         })
     }
 

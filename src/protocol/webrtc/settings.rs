@@ -12,7 +12,9 @@ use super::ice_servers::Outside;
 use super::port::CONNECT_TIMEOUT;
 use super::room::{Limits, SEATS_MAX};
 use crate::config::group::WEBRTC;
-use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key, secret};
+use crate::config::{
+    AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values, key, secret,
+};
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
 use crate::types::Lookup;
@@ -217,6 +219,7 @@ impl RtcAppSettings {
     }
 
     fn read(values: &Values) -> Result<Self, Error> {
+        let tcp = "webRTCTcpCandidatesEnabled";
         Ok(Self {
             enabled: values.boolean("webRTCEnabled")?,
             codecs: Codecs::read(values)?,
@@ -225,7 +228,7 @@ impl RtcAppSettings {
                 1000u64,
                 120_000,
             )?),
-            tcp: values.boolean("webRTCTcpCandidatesEnabled")?,
+            tcp: values.boolean(tcp)? || values.origin(tcp) == Origin::Default,
             stun: values.text("stunServerURI").trim().to_owned(),
             turn_user: values.text("turnServerUsername").to_owned(),
             turn_credential: values.text("turnServerCredential").to_owned(),
