@@ -5,7 +5,7 @@
 //! 2. A piece is stored as a line of text, and read again after a restart ([`Piece::line`], [`Piece::read`]).
 //! 3. [`Past::manifest`] describes the pieces of several renditions, also those of earlier runs of the stream. Its
 //!    presentation begins at a date that never changes, and a period begins where an [`Anchor`] says so.
-//! 4. [`select`] reduces such a manifest to a part of the presentation.
+//! 4. [`select()`] reduces such a manifest to a part of the presentation.
 
 mod line;
 mod select;
