@@ -4,12 +4,12 @@
 
 #[cfg(feature = "aws-lc")]
 mod aws_lc;
-#[cfg(test)]
-#[cfg(all(feature = "aws-lc", feature = "rustcrypto"))]
-mod differential;
 #[cfg(any(not(feature = "aws-lc"), test))]
 #[cfg(feature = "rustcrypto")]
 mod rust_crypto;
+#[cfg(test)]
+#[cfg(all(feature = "aws-lc", feature = "rustcrypto"))]
+mod tests;
 
 use std::num::NonZeroU32;
 
