@@ -161,10 +161,11 @@ fn b_22_a_dead_node_s_streams_are_terminated_and_can_be_deleted() {
     a.kill();
     drop(publisher);
     wait_for("its end at b", secs(20), || has(&b, "s", "terminated_unexpectedly"));
-    assert_eq!(b.log().matches("node lost").count(), 1, "{}", b.log());
+    let log = b.log_with("node lost");
+    assert_eq!(log.matches("node lost").count(), 1, "{log}");
     let is_told =
         |line: &str| line.contains("node lost") && line.contains("node=\"a\"") && line.contains("silent_ms=");
-    assert!(b.log().lines().any(is_told), "{}", b.log());
+    assert!(log.lines().any(is_told), "{log}");
     assert_eq!(b.api().delete(&format!("{BROADCASTS}/s")).json()["success"], true);
     assert!(is_gone(&b, "s"));
 }
@@ -375,6 +376,7 @@ fn b_28_a_source_runs_at_one_node_and_moves_when_that_is_gone() {
         has(&a, "pulled", "broadcasting") && has(&b, "pulled", "broadcasting")
     });
     let starts = |server: &Server| server.log().matches("source is delivering").count();
+    wait_for("the line about it", secs(10), || starts(&a) > 0);
     assert_eq!((starts(&a), starts(&b)), (1, 0));
     let again = b.api().post(&format!("{BROADCASTS}/pulled/start"), "");
     assert_eq!(again.json()["success"], false, "{again:?}");

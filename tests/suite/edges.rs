@@ -81,6 +81,7 @@ fn n_17_a_stream_that_no_node_has_is_refused_at_once_and_no_circle_asks_for_ever
     }
     // Each node has asked the other one, which has not passed the request on.
     let asked = |server: &Server| server.log().matches("copy requested key=live/nothing").count();
+    wait_for("the line about it", secs(10), || asked(&north) > 0 && asked(&south) > 0);
     assert!(asked(&north) >= 1 && asked(&north) <= 2, "{}", north.log());
     assert!(asked(&south) >= 1 && asked(&south) <= 2, "{}", south.log());
 }

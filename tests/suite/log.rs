@@ -67,13 +67,13 @@ fn a_refusal_names_stream_peer_and_reason_over_every_protocol() {
     server.wait_for_line("key=live/whep-play");
     for protocol in ["rtmp", "srt", "rtsp", "whip"] {
         let (key, peer) = (format!("key=live/{protocol}-pub "), "peer=127.0.0.1:");
-        let log = server.log();
+        let log = server.log_with(key.trim_end());
         let words = ["publisher refused", &key, peer, "the one-time token is not valid"];
         assert_eq!(said(&log, &words).len(), 1, "{protocol}: {log}");
     }
     for protocol in ["rtmp", "srt", "rtsp", "flv", "whep", "hls"] {
         let (key, peer) = (format!("key=live/{protocol}-play "), "peer=127.0.0.1:");
-        let log = server.log();
+        let log = server.log_with(key.trim_end());
         let name = if protocol == "flv" { "http" } else { protocol };
         let name = if protocol == "whep" { "webrtc" } else { name };
         let name = format!("protocol=\"{name}\"");

@@ -205,7 +205,7 @@ fn u_04_a_removed_endpoint_is_gone_within_a_second_whatever_it_was_doing() {
     let path = format!("{BROADCASTS}/s1/endpoint");
     let refused = server.api().post(&path, r#"{"endpointUrl":"ftp://h.example/live/hidden"}"#);
     assert_eq!(refused.json()["message"], "Endpoint is not added to stream: s1");
-    let log = server.log();
+    let log = server.log_with("endpoint refused");
     let lines: Vec<_> = log.lines().filter(|line| line.contains("endpoint refused")).collect();
     let [line] = *lines else { panic!("{lines:?}") };
     assert!(line.contains("key=live/s1") && line.contains("reason=") && !line.contains("hidden"), "{line}");

@@ -532,7 +532,7 @@ fn a_publisher_of_nothing_that_is_carried_is_ended_with_a_reason() {
     assert!(ended.is_some_and(|status| !status.success()), "it went on");
     let reason = "nothing that is carried was announced within 5 s";
     wait_for("the end", secs(10), || server.api().broadcast("live", "mpeg2").is_none());
-    let log = server.log();
+    let log = server.log_with("session ended protocol=\"srt\"");
     let said =
         |words: &[&str]| log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
     assert_eq!(said(&["stream has a fault", "key=live/mpeg2", reason]), 1, "{log}");

@@ -292,7 +292,7 @@ fn clients_are_told_of_addresses_that_were_looked_up() {
         wanted.iter().all(|ip| told.iter().any(|told| told == ip))
     });
     assert_eq!(told_addresses(&server)[0], wanted[0], "in the setting's order");
-    assert!(server.log().contains("public address found"), "{}", server.log());
+    server.wait_for_line("public address found");
 }
 
 #[test]

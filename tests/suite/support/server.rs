@@ -187,6 +187,12 @@ impl Server {
         wait_for("a line of the log", secs(10), || self.log().contains(text));
     }
 
+    /// Returns the log once it has a line with this text, as [`Server::wait_for_line`] waits for it.
+    pub fn log_with(&self, text: &str) -> String {
+        self.wait_for_line(text);
+        self.log()
+    }
+
     pub fn signal(&self, signal: &str) {
         let status =
             Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status().unwrap();
