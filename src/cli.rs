@@ -115,7 +115,7 @@ pub enum Command {
         /// Task to run.
         task: Task,
     },
-    /// Import an installation of the reference.
+    /// Import an installation of Ant Media Server.
     Import {
         /// Options of the import.
         options: Options,

@@ -1,8 +1,8 @@
 //! Lists of address rules (docs/security.md): comma separated addresses or `address/prefix`.
 //!
-//! A rule that cannot be read is an error, whereas the reference skips it: a filter must fail closed. IPv4-mapped
+//! A rule that cannot be read is an error, whereas Ant Media Server skips it: a filter must fail closed. IPv4-mapped
 //! IPv6 (`::ffff:a.b.c.d`) equals IPv4 in rules and addresses. A rule that admits 127.0.0.1 also admits `::1`,
-//! because both mean this machine. `0.0.0.0/0` is IPv4 only, as in the reference.
+//! because both mean this machine. `0.0.0.0/0` is IPv4 only, as in Ant Media Server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

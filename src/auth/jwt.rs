@@ -4,7 +4,7 @@
 //! Deliberately strict (docs/robustness.md ): the verification key decides the algorithm, so that the token
 //! cannot choose one; only canonical base64url without padding is accepted; header fields that name another key or
 //! other rules (`crit`, `jku`, `jwk`, `x5u`, `x5c`) are refused. Times are compared to the wall clock without
-//! tolerance, as in the reference. A key shorter than 32 bytes verifies nothing.
+//! tolerance, as in Ant Media Server. A key shorter than 32 bytes verifies nothing.
 
 use super::jwks::{Algorithm, KeySet, Verdict};
 use base64::Engine;

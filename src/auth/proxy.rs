@@ -2,7 +2,8 @@
 //! `-Prefix`, and `Forwarded` (RFC 7239); docs/robustness.md R-20.
 //!
 //! The fields count only if the direct peer is a configured proxy (`server.trusted_proxies`); then the right-most
-//! address that is not a configured proxy is the client. The reference trusts every private peer; this server does not.
+//! address that is not a configured proxy is the client. Ant Media Server trusts every
+//! private peer; this server does not.
 //! Proxies that write one kind of field pass on the client's fields of the other kind, so both kinds must name the same
 //! client.
 

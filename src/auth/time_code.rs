@@ -25,7 +25,7 @@ pub fn key_of_secret(secret: &str) -> Option<Vec<u8>> {
 /// Derives a key for a subscriber that has no secret of its own: from the application's secret, the subscriber, the
 /// stream and the purpose of the code.
 ///
-/// With an empty `separator`, as in clients of the reference, keys can coincide: `bob1` on `free-vip` has the key of
+/// With an empty `separator`, as in clients of Ant Media Server, keys can coincide: `bob1` on `free-vip` has the key of
 /// `bob1free-` on `vip`. With `/`, which no stream id contains, all keys differ.
 #[must_use]
 pub fn derived_key(secret: &str, subscriber: &str, stream: &str, kind: &str, separator: &str) -> Vec<u8> {

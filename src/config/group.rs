@@ -30,7 +30,7 @@ pub(crate) const ROOMS: Group = Group::new("rooms");
 pub(crate) const S3: Group = Group::new("s3");
 /// Streams that are pulled or pushed.
 pub(crate) const SOURCES: Group = Group::new("sources");
-/// Transcoding of video, which only the reference server (Ant Media Server) does, and previews.
+/// Transcoding of video, which only Ant Media Server does, and previews.
 pub(crate) const TRANSCODING: Group = Group::new("transcoding");
 /// HTTP calls to other servers.
 pub(crate) const WEBHOOKS: Group = Group::new("webhooks");

@@ -1,4 +1,4 @@
-//! The known keys with their defaults: those of the reference server (Ant Media Server), and our
+//! The known keys with their defaults: those of Ant Media Server, and our
 //! own (docs/settings.md). A file with all of them, and those of the protocols, is written at the
 //! first start.
 
@@ -14,8 +14,7 @@ pub(super) use app_last::VISIBILITY;
 pub enum Effect {
     /// The server does what the key says.
     Works,
-    /// Kept and returned, but without effect here: a key that only the reference server (Ant Media
-    /// Server) uses.
+    /// Kept and returned, but without effect here: a key that only Ant Media Server uses.
     Foreign,
 }
 
@@ -73,7 +72,7 @@ pub(crate) const fn explicit(
     Key { explicit: true, ..key(group, name, default, label, comment) }
 }
 
-/// Defines a key of the reference server without effect here; the comment says why.
+/// Defines a key of Ant Media Server without effect here; the comment says why.
 pub(crate) const fn foreign(
     group: Group,
     name: &'static str,
@@ -84,7 +83,7 @@ pub(crate) const fn foreign(
     Key { effect: Effect::Foreign, ..key(group, name, default, label, comment) }
 }
 
-/// Defines a key of the reference server without effect here, whose value is never printed.
+/// Defines a key of Ant Media Server without effect here, whose value is never printed.
 const fn foreign_secret(
     group: Group,
     name: &'static str,

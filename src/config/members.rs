@@ -47,7 +47,7 @@ const NAMES: [(&str, &str); 4] = [
 ];
 /// Keys that the settings object of the API does not contain.
 const SILENT: [&str; 6] = ["maxBitrateAccept", "db.type", "db.name", "db.host", "db.user", "db.password"];
-/// Numbers that the reference server represents as text.
+/// Numbers that Ant Media Server represents as text.
 const TEXTS: [&str; 7] = [
     "hlsTime",
     "hlsListSize",
@@ -71,7 +71,7 @@ const NUMBERS: [&str; 2] = ["abrDownScalePacketLostRatio", "abrUpScalePacketLost
 const OBJECTS: [&str; 3] = ["participantVisibilityMatrix", "customSettings", "encoderParameters"];
 
 impl Schema {
-    /// Returns all members in order: those of the reference server (Ant Media Server), then those
+    /// Returns all members in order: those of Ant Media Server, then those
     /// that only this server has.
     pub fn members(&'static self) -> impl Iterator<Item = Member> {
         let members =
@@ -85,8 +85,8 @@ impl Schema {
         members.into_iter()
     }
 
-    /// Returns the sort position of a member. For a member of the reference server: its index in
-    /// that server's order, and 0. For any other member: the index of the reference server's member
+    /// Returns the sort position of a member. For a member of Ant Media Server: its index in
+    /// that server's order, and 0. For any other member: the index of Ant Media Server's member
     /// that it follows, and its distance from that member.
     fn rank(&self, name: &str, key: &str) -> (usize, u8) {
         if let Some(at) = ORDER.iter().position(|known| *known == name) {
@@ -152,7 +152,7 @@ impl Member {
     }
 
     /// Converts a client's value to the text for the file; `None` for a wrong type. Numbers and
-    /// texts convert to each other, as in the reference server; null means the default, or an empty
+    /// texts convert to each other, as in Ant Media Server; null means the default, or an empty
     /// text.
     #[must_use]
     pub fn text_of(&self, sent: &Value) -> Option<String> {
@@ -209,7 +209,7 @@ mod tests {
         let names: Vec<_> = schema().members().map(|member| member.name).collect();
         assert_eq!(names[..2], ["remoteAllowedCIDR", "mp4MuxingEnabled"]);
         let known = names.iter().filter(|name| ORDER.contains(name));
-        assert!(known.eq(&ORDER), "all of the reference's, in its order");
+        assert!(known.eq(&ORDER), "all of Ant Media Server's, in its order");
         let places: Vec<_> = schema()
             .keys(Level::App)
             .iter()

@@ -1,6 +1,6 @@
 //! Settings: two `.properties` files, the environment and `--set`, assembled into the settings of each module.
 //!
-//! Keys of the reference server are known by name and preserved even if unused, so that an existing file stays valid.
+//! Keys of Ant Media Server are known by name and preserved even if unused, so that an existing file stays valid.
 //! Bad values are reported as errors before anything is started (docs/robustness.md, C-01, C-03).
 
 mod app;

@@ -1,4 +1,4 @@
-//! Warnings about settings of the reference server that have no effect here but that an operator
+//! Warnings about settings of Ant Media Server that have no effect here but that an operator
 //! may rely on.
 
 use super::{AppSettings, Values};

@@ -39,7 +39,7 @@ impl Schema {
             let keys = self.keys(level);
             let _ = writeln!(
                 out,
-                "## Settings {of} without effect here\n\nKeys of the reference. They are kept in the files and given back by the API, so \
+                "## Settings {of} without effect here\n\nKeys of Ant Media Server. They are kept in the files and given back by the API, so \
                  that files and clients stay valid.\n\n| key | name | default | why |\n|---|---|---|---|"
             );
             rows(&mut out, keys, |effect| effect == Effect::Foreign);

@@ -34,7 +34,7 @@ pub struct RecordingSettings {
 }
 
 /// Parses the text between the braces of `fileNameFormat`. Names of streams that are not transcoded
-/// contain neither resolution nor bit rate: as in the reference server, only the names of
+/// contain neither resolution nor bit rate: as in Ant Media Server, only the names of
 /// renditions contain them.
 fn file_text(values: &Values) -> Result<String, Error> {
     let key = "fileNameFormat";

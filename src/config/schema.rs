@@ -14,8 +14,8 @@ pub struct Section {
     pub server: &'static [Key],
     /// Keys of an application.
     pub app: &'static [Key],
-    /// Keys that the reference server has, too, each with the member of that server after which the
-    /// API lists it. Other keys are listed after all members of the reference server.
+    /// Keys that Ant Media Server has, too, each with the member of that server after which the
+    /// API lists it. Other keys are listed after all members of Ant Media Server.
     pub places: &'static [(&'static str, &'static str)],
     /// Parses the values of the server's keys.
     pub read_server: fn(&Values) -> Result<Extensions, Error>,
@@ -118,7 +118,7 @@ impl Schema {
         }
     }
 
-    /// Returns the member of the reference server after which the API lists a protocol's key.
+    /// Returns the member of Ant Media Server after which the API lists a protocol's key.
     pub(super) fn place(&self, key: &str) -> Option<&'static str> {
         let places = self.sections.iter().flat_map(|section| section.places);
         places.clone().find(|(name, _)| *name == key).map(|(_, before)| *before)

@@ -55,7 +55,7 @@ pub struct SecuritySettings {
 pub(super) fn hooks(values: &Values) -> Result<HookSettings, Error> {
     let content_type = values.text("webhookContentType");
     let essence = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
-    // Anything but a form is JSON, as in the reference server.
+    // Anything but a form is JSON, as in Ant Media Server.
     let form = essence == "application/x-www-form-urlencoded";
     let period = values.number("webhookStreamStatusUpdatePeriodMs", -1i64, 86_400_000)?;
     let period = u64::try_from(period).ok().filter(|period| *period > 0);

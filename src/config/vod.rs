@@ -32,7 +32,7 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// Parses the two keys; `None` unless both are set, as in the reference server.
+    /// Parses the two keys; `None` unless both are set, as in Ant Media Server.
     fn read(values: &Values) -> Result<Option<Arc<Self>>, Error> {
         let base = values.text("httpForwardingBaseURL").trim();
         let named = values.text("httpForwardingExtension").split(',');

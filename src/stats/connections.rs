@@ -66,7 +66,7 @@ pub trait Figures: Debug + Send + Sync {
     fn reception(&self) -> Option<Reception> {
         None
     }
-    /// Returns the figures of a viewer for the reference server's list of clients, measured at `_wall_ms`, in Unix
+    /// Returns the figures of a viewer for Ant Media Server's list of clients, measured at `_wall_ms`, in Unix
     /// milliseconds. `None` if that list has no clients of this protocol.
     fn client(&self, _wall_ms: u64) -> Option<serde_json::Map<String, serde_json::Value>> {
         None

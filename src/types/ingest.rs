@@ -3,7 +3,7 @@
 /// The way in which a stream arrives: a protocol for encoders, or a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ingest {
-    /// Name in the reference, the `publishType` of the API (docs/rest.md).
+    /// Name in Ant Media Server, the `publishType` of the API (docs/rest.md).
     pub publish_type: &'static str,
     /// Name in metrics.
     pub name: &'static str,

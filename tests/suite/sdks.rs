@@ -1,4 +1,4 @@
-//! Tests the message sequences of the reference's SDKs for Android, iOS, Flutter and React Native: each message as the
+//! Tests the message sequences of Ant Media Server's SDKs for Android, iOS, Flutter and React Native: each message as the
 //! SDK sends it, and the messages for which the SDK waits.
 
 use serde_json::{Value, json};

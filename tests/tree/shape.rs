@@ -20,7 +20,7 @@ const LARGE: [(&str, usize); 16] = [
     ("src/bench/options.rs::Options", 16),
     ("src/config/app.rs::AppSettings", 23),
     ("src/config/server.rs::ServerSettings", 22),
-    // Its members are those of the reference's object.
+    // Its members are those of Ant Media Server's object.
     ("src/control/records/auxiliary/vod.rs::Vod", 23),
     ("src/http/limits.rs::Limits", 17),
     ("src/http/websocket/machine.rs::WebSocket", 17),

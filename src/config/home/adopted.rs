@@ -1,4 +1,4 @@
-//! Settings of an installation of the reference server (Ant Media Server), taken over into a home
+//! Settings of an installation of Ant Media Server, taken over into a home
 //! (docs/import.md).
 //!
 //! Values are taken over unchanged, even those that keep an application from starting, since dropping them would lift
@@ -10,11 +10,11 @@ use super::{Overlays, all_faults, app_file, make_dir, overlay, read_limited, ser
 use crate::config::properties::{self, Property, printable};
 use crate::config::{AppSettings, Effect, Error, Level, Options, Origin, ServerSettings, Values};
 
-/// Prefixes of keys about the database and the servlet of the reference server, which this server
+/// Prefixes of keys about the database and the servlet of Ant Media Server, which this server
 /// does not have.
 const PLUMBING: [&str; 2] = ["db.", "webapp."];
 
-/// The settings in a file of the reference server, sorted by their use on this server.
+/// The settings in a file of Ant Media Server, sorted by their use on this server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Adopted {
     /// Settings that differ from this server's defaults.
@@ -36,7 +36,7 @@ pub enum Adoption {
     Left(Vec<String>),
 }
 
-/// Reads a settings file of the reference server. `None` if the file does not exist.
+/// Reads a settings file of Ant Media Server. `None` if the file does not exist.
 ///
 /// # Errors
 /// A disk error, or a syntax error.

@@ -17,7 +17,7 @@ use super::files::{checked, lead, nowhere, open_folder, sync_folder};
 use super::recordings::finished;
 use crate::jobs::{Finished, ImportOutcome, ImportWork, ImportedFile};
 
-/// Extensions of files that become records, as in the reference server.
+/// Extensions of files that become records, as in Ant Media Server.
 const IMPORTED: [&str; 4] = ["mp4", "flv", "mkv", "m3u8"];
 /// Extensions of other files that are served, such as the segments of playlists.
 const SEGMENTS: [&str; 3] = ["ts", "m4s", "aac"];

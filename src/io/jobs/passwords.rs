@@ -15,7 +15,7 @@ const ROUNDS: u32 = 600_000;
 const ROUNDS_MAX: u32 = 10_000_000;
 /// The scheme, at the beginning of every stored hash.
 const SCHEME: &str = "pbkdf2-sha256";
-/// The scheme of passwords imported from the reference server. It stores the MD5 of the digest that clients send, so
+/// The scheme of passwords imported from Ant Media Server. It stores the MD5 of the digest that clients send, so
 /// the hash is computed over that MD5.
 const IMPORTED: &str = "md5-pbkdf2-sha256";
 
@@ -32,7 +32,7 @@ pub(in crate::io) fn make(digest: &PasswordDigest, salt: [u8; 16]) -> String {
     make_as(SCHEME, digest, salt)
 }
 
-/// Returns the hash to store for an imported password. `digest` is the value that the reference server has stored; a
+/// Returns the hash to store for an imported password. `digest` is the value that Ant Media Server has stored; a
 /// client that knows only `digest` cannot log in.
 #[must_use]
 pub(in crate::io) fn make_imported(digest: &PasswordDigest, salt: [u8; 16]) -> String {

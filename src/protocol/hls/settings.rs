@@ -107,7 +107,7 @@ const APP: &[Key] = &[
         "hls.group",
         "none",
         "Subtracks as renditions",
-        "Whether the subtracks of a main track are its renditions, from which players choose (renditions), or not (none)",
+        "Subtracks of a main track: its renditions, from which players choose (renditions), or separate streams (none)",
     ),
     key(
         HLS,
@@ -552,7 +552,7 @@ fn push_url(values: &Values) -> Result<Option<Arc<Url>>, Error> {
         .ok_or_else(|| values.bad(key, "must be a URL of http or https without a login"))
 }
 
-/// Returns the kind of `hlsPlayListType`. The reference accepts any value and ignores unknown ones.
+/// Returns the kind of `hlsPlayListType`. Ant Media Server accepts any value and ignores unknown ones.
 fn kind(text: &str) -> Option<Kind> {
     match text.trim().to_ascii_lowercase().as_str() {
         "event" => Some(Kind::Event),

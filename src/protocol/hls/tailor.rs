@@ -3,7 +3,7 @@
 //! repeated on every URI; `start` and `end` select a part. The viewer's own text is made as it is sent
 //! ([`Tailored`]).
 //!
-//! The names and the order of the parameters are those of the reference: `subscriberCode`, `subscriberId`, `token`.
+//! The names and the order of the parameters are those of Ant Media Server: `subscriberCode`, `subscriberId`, `token`.
 
 use std::fmt::Write as _;
 use std::ops::Range;

@@ -94,7 +94,7 @@ impl PreviewSettings {
     }
 
     fn read(values: &Values) -> Result<Self, Error> {
-        // The reference server accepts any text and number here: unknown formats mean PNG, and large heights are
+        // Ant Media Server server accepts any text and number here: unknown formats mean PNG, and large heights are
         // limited.
         let format = match values.text("previewFormat").trim().to_ascii_lowercase().as_str() {
             "jpg" | "jpeg" | "webp" => Format::Jpeg,

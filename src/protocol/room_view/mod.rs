@@ -29,7 +29,7 @@ use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 use session::RoomView;
 
-/// The view's row in [`super::registry`].
+/// The entry of room views in [`super::registry`].
 pub(super) static PROTOCOL: Protocol =
     Protocol { section: &settings::SECTION, formats: &[&FORMAT], room_view: Some(target), ..Protocol::NONE };
 

@@ -16,7 +16,7 @@ pub(super) fn rejection(code: &'static str, description: impl Into<String>, clos
     Rejection { code: code.into(), description: description.into(), close }
 }
 
-/// Returns the status of a refused publish, with the codes and descriptions of the reference server.
+/// Returns the status of a refused publish, with the codes and descriptions of Ant Media Server.
 pub(super) fn refusal_status(refusal: &Refusal) -> Rejection {
     match refusal {
         Refusal::Resources => rejection("NetStream.Failed", "current system resources not enough", true),
@@ -37,7 +37,7 @@ pub(super) fn refusal_status(refusal: &Refusal) -> Rejection {
     }
 }
 
-/// Returns the status of a refused play. The reference server, too, answers some plays with `Publish.BadName`.
+/// Returns the status of a refused play. Ant Media Server, too, answers some plays with `Publish.BadName`.
 pub(super) fn no_subscription_status(why: NoSubscription) -> Rejection {
     match why {
         NoSubscription::NotFound => rejection("NetStream.Play.StreamNotFound", "No such stream.", true),

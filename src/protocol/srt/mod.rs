@@ -94,7 +94,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     }],
     schemes: &[Scheme {
         name: "srt",
-        // The default port of the reference server. Its documentation omits the port from URLs.
+        // The default port of Ant Media Server. Its documentation omits the port from URLs.
         default_port: 4200,
         pushes: true,
         pulls: true,

@@ -63,7 +63,7 @@ pub(super) fn differences(call: &Call, ours: &Answer) -> Vec<String> {
         call.name.split_whitespace().any(|word| MEASURED.iter().any(|start| word.starts_with(start)));
     match (serde_json::from_str(&theirs.body), serde_json::from_str(&ours.body)) {
         (Ok(theirs), Ok(ours)) => {
-            // Application settings of this server's protocols follow the settings that the reference also has.
+            // Application settings of this server's protocols follow the settings that Ant Media Server also has.
             let extended = call.path.contains("/settings/");
             Walk { measured, extended, out: &mut out }.values("", &theirs, &ours);
         }
@@ -135,7 +135,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Compares lists of named objects by name, because the reference returns some of them in no fixed order.
+    /// Compares lists of named objects by name, because Ant Media Server returns some of them in no fixed order.
     fn named(&mut self, path: &str, theirs: &[Value], ours: &[Value]) {
         let (their_names, our_names) = (names(theirs).unwrap_or_default(), names(ours).unwrap_or_default());
         for (name, value) in their_names.iter().zip(theirs) {

@@ -7,7 +7,7 @@
 //!   or uses the saved one again;
 //! - `{"quiet": method, "path", "body"}`: a call whose answer is not compared;
 //! - `{"call": name, "method", "path", "headers", "cookie", ...}`: a call. Its body is in `body`, `hex` or `settings`
-//!   (members that replace those of the settings that were read). The reference's answer is in `status`, `fields` and
+//!   (members that replace those of the settings that were read). Ant Media Server's answer is in `status`, `fields` and
 //!   `answer`. `save` saves `member` of the answer (or all of it) as a variable, which `{name}` in paths and bodies
 //!   stands for.
 
@@ -50,7 +50,7 @@ struct Step {
     outcome: Outcome,
 }
 
-/// Part of a step that concerns its answer: the value to save, and the reference's answer.
+/// Part of a step that concerns its answer: the value to save, and Ant Media Server's answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Outcome {
@@ -61,7 +61,7 @@ struct Outcome {
     answer: String,
 }
 
-/// A call that was made, with the reference's answer.
+/// A call that was made, with Ant Media Server's answer.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) name: String,

@@ -120,7 +120,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, _| users::first_login(&control.cx, &control.records),
         "Result",
         USERS,
-        "Whether there is no user yet",
+        "Tell whether there is no user yet",
     ),
     root(
         Get,
@@ -129,7 +129,7 @@ pub(super) const ROUTES: &[Route] = &[
         |_, _, call| users::authentication(call),
         "Result",
         USERS,
-        "Whether you are logged in",
+        "Tell whether you are logged in",
     ),
     root(
         Get,
@@ -138,7 +138,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, call| users::blocked(&control.management, call),
         "Result",
         USERS,
-        "Whether logins are blocked",
+        "Tell whether logins are blocked",
     ),
     root(
         Delete,
@@ -156,7 +156,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, call| users::admin_status(&control.records, call),
         "Result",
         USERS,
-        "Whether you are an administrator",
+        "Tell whether you are an administrator",
     ),
     root(
         Get,
@@ -223,7 +223,7 @@ pub(super) const ROUTES: &[Route] = &[
         |_, _, _| upkeep::yes(),
         "Result",
         SERVER,
-        "Whether this is an enterprise edition",
+        "Tell whether this is an enterprise edition",
     ),
     root(
         Get,
@@ -232,7 +232,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, _| nodes::status(&control.registry.cluster),
         "Result",
         CLUSTER,
-        "Whether this is a cluster",
+        "Tell whether this is a cluster",
     ),
     root(Get, "/licence-status", System, |_, _, _| upkeep::no_licence(), "", SERVER, "There is no licence")
         .query(&["key"]),
@@ -263,7 +263,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, call| host::liveness(&control.cx, &control.records, &control.figures, call),
         "Liveness",
         SERVER,
-        "Whether the server lives",
+        "Tell whether the server lives",
     ),
     root(Get, "/live-clients-size", System, host::clients, "LiveClients", SERVER, "Viewers and live streams"),
     root(
@@ -322,7 +322,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, call| upkeep::shutdown_status(&control.cx, call),
         "Result",
         SERVER,
-        "Whether the last shutdown was regular",
+        "Tell whether the last shutdown was regular",
     )
     .query(&["appNames"]),
     root(
@@ -386,7 +386,7 @@ pub(super) const ROUTES: &[Route] = &[
         },
         "Drain",
         CLUSTER,
-        "Whether the server is draining, and the sessions that are left",
+        "Tell whether the server is draining, and the sessions that are left",
     ),
     root(
         Post,
@@ -413,7 +413,7 @@ pub(super) const ROUTES: &[Route] = &[
         |control, _, _| drain::readiness(&control.cx, &control.records),
         "Readiness",
         CLUSTER,
-        "Whether the server takes new sessions, for health checks",
+        "Tell whether the server takes new sessions, for health checks",
     ),
     // ---- the machine
     root(

@@ -451,7 +451,7 @@ fn r_51_credentials_of_a_relay_are_for_who_was_let_in() {
     socket.spawned(Handle(1), Some(session(2)));
     socket.hear(session(2), &FromSession::Granted);
     let said = socket.said();
-    assert!(said[0].get("iceServers").is_none(), "the members of the reference, and no more");
+    assert!(said[0].get("iceServers").is_none(), "the members of Ant Media Server, and no more");
     assert_eq!((&said[0]["turnServerCredential"], &said[1]["command"]), (&"CANARY".into(), &"start".into()));
     assert_eq!(said[0]["stunServerUri"], "turn:turn.example");
     say(&mut socket, ASK);
