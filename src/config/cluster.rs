@@ -38,6 +38,8 @@ pub struct ClusterSettings {
     pub relay_address: String,
     /// `cluster.region`.
     pub region: String,
+    /// True with `cluster.tier=relay`.
+    pub is_regional_relay: bool,
     /// `cluster.public_address`: prefix of this node's URLs, or empty.
     pub public_address: String,
     /// `cluster.redirect`: clients are redirected to the node that has their stream.
@@ -67,6 +69,15 @@ impl ClusterSettings {
             "refuse" => WithoutDirectory::Refuse,
             _ => return Err(values.bad("cluster.without_directory", "must be accept or refuse")),
         };
+        let region = word(values, "cluster.region")?;
+        let is_regional_relay = match values.text("cluster.tier") {
+            "node" => false,
+            "relay" if region.is_empty() => {
+                return Err(values.bad("cluster.tier", "is relay, which needs cluster.region"));
+            }
+            "relay" => true,
+            _ => return Err(values.bad("cluster.tier", "must be node or relay")),
+        };
         let settings = Self {
             url: values.text("cluster.url").trim().to_owned(),
             name: word(values, "cluster.name")?,
@@ -74,7 +85,8 @@ impl ClusterSettings {
             lease: Duration::from_secs(values.number("cluster.lease", 1, 3600)?),
             without_directory,
             relay_address: relay_address(values)?,
-            region: word(values, "cluster.region")?,
+            region,
+            is_regional_relay,
             public_address: public_address(values)?,
             redirect: values.boolean("cluster.redirect")?,
         };
@@ -162,6 +174,7 @@ mod tests {
             ("cluster.without_directory", "refuse"),
             ("cluster.relay_address", "[::1]:7000"),
             ("cluster.region", "eu"),
+            ("cluster.tier", "relay"),
             ("cluster.public_address", "https://n1.example:5443/"),
             ("cluster.redirect", "true"),
         ];
@@ -169,6 +182,7 @@ mod tests {
         assert_eq!((&*cluster.name, cluster.node, cluster.lease.as_secs()), ("c", NodeId::new("n-1"), 2));
         assert_eq!(cluster.without_directory, WithoutDirectory::Refuse);
         assert_eq!((&*cluster.relay_address, &*cluster.region), ("[::1]:7000", "eu"));
+        assert!(cluster.is_regional_relay);
         assert_eq!((&*cluster.public_address, cluster.redirect), ("https://n1.example:5443", true));
     }
 
@@ -186,6 +200,8 @@ mod tests {
             ("cluster.relay_address", "h"),
             ("cluster.relay_address", "h:0"),
             ("cluster.region", "a/b"),
+            ("cluster.tier", "edge"),
+            ("cluster.tier", "relay"),
             ("cluster.public_address", "n1.example"),
             ("cluster.public_address", "rtmp://n1.example"),
             ("cluster.public_address", "http://n1.example/live"),

@@ -1,7 +1,8 @@
 //! Copies: streams whose publisher is at another node, fetched while they have viewers here.
 //!
 //! 1. A viewer asks for a stream that is not live here. This node requests the stream from the node that has it
-//!    according to the directory, else from each of the operator's `edge.origins` in turn.
+//!    according to the directory, or from a relay of its own region in between ([`Cluster::route_to`]), else from each
+//!    of the operator's `edge.origins` in turn.
 //! 2. The copy is a stream of this node like any other, but has no record, hooks, recordings or pushes here; the origin
 //!    has them. It keeps the origin's tracks, times and epochs.
 //! 3. A broken connection is retried, immediately if the directory names another node; viewers stay. If the stream ends
@@ -191,7 +192,7 @@ impl Outbound {
 impl Cluster {
     /// Returns the origins of a stream that is not here.
     fn origins_of(&self, cx: &Context, key: &StreamKey) -> Vec<Origin> {
-        let node = self.location(key).and_then(|Location { host, port, .. }| {
+        let nodes = self.route_to(key).into_iter().filter_map(|Location { host, port, .. }| {
             let target = outbound::at_node(&host, port, key)?;
             Some(Origin { url: format!("{host}:{port}"), target, skip: Duration::ZERO })
         });
@@ -201,7 +202,7 @@ impl Cluster {
             let target = outbound::read_origin(&url).ok()?;
             Some(Origin { url, target, skip: Duration::ZERO })
         });
-        node.into_iter().chain(targets).collect()
+        nodes.chain(targets).collect()
     }
 }
 

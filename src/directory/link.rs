@@ -521,6 +521,7 @@ impl Profile {
             "relay": &*self.relay,
             "http": &*self.http,
             "region": &*self.region,
+            "relays": self.is_regional_relay,
             "public": &*self.public,
             "cpu": self.cpu_percent,
             "memory": self.memory_percent,
@@ -538,14 +539,16 @@ impl Profile {
             let number = value.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
             u8::try_from(number).unwrap_or(u8::MAX)
         };
+        let is = |name: &str| value.get(name).and_then(serde_json::Value::as_bool).unwrap_or(false);
         Self {
             relay: text("relay"),
             http: text("http"),
             region: text("region"),
+            is_regional_relay: is("relays"),
             public: text("public"),
             cpu_percent: number("cpu"),
             memory_percent: number("memory"),
-            is_draining: value.get("draining").and_then(serde_json::Value::as_bool).unwrap_or(false),
+            is_draining: is("draining"),
         }
     }
 }
@@ -681,6 +684,8 @@ mod tests {
         let profile = Profile {
             relay: "h:1".into(),
             public: "https://h".into(),
+            region: "eu".into(),
+            is_regional_relay: true,
             cpu_percent: 7,
             is_draining: true,
             ..Profile::default()

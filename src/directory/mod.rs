@@ -61,6 +61,8 @@ pub struct Profile {
     pub http: Arc<str>,
     /// `cluster.region`.
     pub region: Arc<str>,
+    /// True if the other nodes of its region fetch the streams of other regions through it (`cluster.tier=relay`).
+    pub is_regional_relay: bool,
     /// `cluster.public_address`; may be empty.
     pub public: Arc<str>,
     /// Busy share of the node's workers, in percent.

@@ -183,6 +183,7 @@ impl Joined {
         let profile = Profile {
             relay: settings.relay_address.as_str().into(),
             region: settings.region.as_str().into(),
+            is_regional_relay: settings.is_regional_relay,
             public: settings.public_address.as_str().into(),
             ..Profile::default()
         };

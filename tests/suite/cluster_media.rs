@@ -5,6 +5,7 @@ use crypto::Seed;
 use netsim::MediaSource;
 
 use crate::cluster::Redis;
+use crate::management::Panel;
 use crate::publish_play::{assert_equal_from_first_key_frame, is_broadcasting};
 use crate::support::{
     Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file, ms, publish_synthetic, secs,
@@ -14,6 +15,17 @@ use crate::support::{
 fn node(redis: &Redis, name: &str) -> Server {
     let mut settings = redis.settings(name);
     settings.push("relay.secret=a secret of all nodes".to_owned());
+    Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// A node of a region; `tier` is its `cluster.tier`.
+fn node_of(redis: &Redis, name: &str, region: &str, tier: &str) -> Server {
+    let mut settings = redis.settings(name);
+    settings.extend([
+        "relay.secret=a secret of all nodes".to_owned(),
+        format!("cluster.region={region}"),
+        format!("cluster.tier={tier}"),
+    ]);
     Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
@@ -68,6 +80,46 @@ fn n_14_viewers_of_a_copy_stay_when_its_origin_dies_and_the_publisher_goes_elsew
     // A copy ends when it has no viewers any more.
     drop(player);
     wait_for("the end of the copy", secs(30), || b.log().contains("copy of a stream ended key=live/s"));
+}
+
+/// Checks that viewers at two nodes of a region cost the origin one copy, are all counted in the record, and stay when
+/// the region's relay dies.
+#[test]
+fn n_27_a_region_fetches_a_stream_once_through_its_relay() {
+    let redis = Redis::start();
+    let origin = node_of(&redis, "origin", "us", "node");
+    let mut relay = node_of(&redis, "relay", "eu", "relay");
+    let edges = ["edge-1", "edge-2"].map(|name| node_of(&redis, name, "eu", "node"));
+    let listed = |server: &Server| Panel::again(server).get("/cluster/nodes/0/10");
+    Panel::first(&origin);
+    wait_for("the nodes", secs(20), || edges.iter().all(|edge| listed(edge).as_array().unwrap().len() == 4));
+    let tier_of = |name: &str| {
+        let nodes = listed(&origin);
+        nodes.as_array().unwrap().iter().find(|node| node["id"] == name).unwrap()["tier"].clone()
+    };
+    assert_eq!((tier_of("relay"), tier_of("edge-1")), ("relay".into(), "node".into()));
+    let _publisher = Publisher::start(origin.rtmp, "live", "s");
+    for edge in &edges {
+        wait_for("the stream", secs(20), || is_broadcasting(edge, "s"));
+    }
+    let players = edges.each_ref().map(|edge| Player::start(edge.rtmp, "live", "s"));
+    for player in &players {
+        wait_for("media", secs(20), || player.media() > 60);
+    }
+    let copies =
+        |server: &Server| server.log().matches(r#"viewer started key=live/s protocol="relay""#).count();
+    assert_eq!([&origin, &relay].map(copies), [1, 2], "{}", origin.log());
+    wait_for("the viewers in the record", secs(20), || {
+        origin.api().broadcast("live", "s").is_some_and(|record| record["rtmpViewerCount"] == 2)
+    });
+    // Without the relay, the nodes fetch the stream from its own node.
+    relay.kill();
+    let before = players.each_ref().map(Player::media);
+    for (player, before) in players.iter().zip(before) {
+        wait_for("media without the relay", secs(20), || player.media() > before + 120);
+        assert!(player.is_playing());
+    }
+    assert_eq!(copies(&origin), 3, "{}", origin.log());
 }
 
 /// Checks an encoder whose connection breaks and that reconnects to another node.

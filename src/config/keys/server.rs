@@ -232,7 +232,14 @@ pub(super) const LAST: &[Key] = &[
         "cluster.region",
         "",
         "Region of this node",
-        "Region of this node, shown in the list of nodes",
+        "Region of this node; nodes fetch the streams of other regions through the relays of their own region, if it has any (cluster.tier)",
+    ),
+    key(
+        CLUSTER,
+        "cluster.tier",
+        "node",
+        "Tier of this node",
+        "relay: the other nodes of its region fetch the streams of other regions through this node; node: they do not",
     ),
     key(
         CLUSTER,

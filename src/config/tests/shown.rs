@@ -123,6 +123,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "tests/suite/cluster.rs::b_26_without_a_directory_publishers_are_refused_where_the_setting_says_so",
     ),
     ("cluster.relay_address", "tests/suite/cluster.rs::b_27_the_nodes_are_listed_with_their_names_and_lives"),
+    ("cluster.tier", "tests/suite/cluster_media.rs::n_27_a_region_fetches_a_stream_once_through_its_relay"),
     ("cluster.region", "tests/suite/cluster.rs::b_27_the_nodes_are_listed_with_their_names_and_lives"),
     ("cluster.public_address", "tests/suite/nodes.rs::clients_are_sent_to_the_node_that_has_their_stream"),
     ("cluster.redirect", "tests/suite/nodes.rs::clients_are_sent_to_the_node_that_has_their_stream"),

@@ -10,6 +10,7 @@ mod handover;
 mod news;
 mod pair;
 mod present;
+mod regions;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -82,6 +83,15 @@ pub struct Location {
     pub host: String,
     /// The port of the node's relay.
     pub port: u16,
+}
+
+impl Location {
+    /// Returns the relay of a node; `None` if the node has none.
+    fn of(node: &Node) -> Option<Self> {
+        let (host, port) = node.profile.relay.rsplit_once(':')?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Some(Self { node: node.id.clone(), host: host.to_owned(), port: port.parse().ok()? })
+    }
 }
 
 /// A claim held by this node.
@@ -193,10 +203,7 @@ impl Cluster {
 
     /// Returns the relay of the other live node that holds an id; `None` also if that node has no relay.
     pub(in crate::control) fn location(&self, key: &StreamKey) -> Option<Location> {
-        let node = self.elsewhere(key)?;
-        let (host, port) = node.profile.relay.rsplit_once(':')?;
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        Some(Location { node: node.id.clone(), host: host.to_owned(), port: port.parse().ok()? })
+        Location::of(self.elsewhere(key)?)
     }
 
     /// Returns the node that holds a claim, if it is alive and not this node.

@@ -55,6 +55,7 @@ fn shown(now: Now, node: &Node) -> serde_json::Value {
         "dbQueryAveargeTimeMs": 0,
         "status": if node.is_alive { "alive" } else { "dead" },
         "region": &*node.profile.region,
+        "tier": if node.profile.is_regional_relay { "relay" } else { "node" },
         "relay": &*node.profile.relay,
         "address": node.address(),
         "draining": node.profile.is_draining,

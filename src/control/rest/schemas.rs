@@ -136,6 +136,7 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
             ("dbQueryAveargeTimeMs", "integer"),
             ("status", "string"),
             ("region", "string"),
+            ("tier", "string"),
             ("relay", "string"),
             ("address", "string"),
             ("draining", "boolean"),
