@@ -34,6 +34,8 @@ pub struct Limits {
     pub publishers_per_address: usize,
     /// Bytes retained by all rings; 0: a share of the memory.
     pub ring_memory: usize,
+    /// Bytes of all segments and playlists in memory; 0: a share of the memory.
+    pub segment_memory: usize,
     /// Unauthenticated connections in total.
     pub unauthenticated: usize,
     /// New unauthenticated connections per address and second.
@@ -280,6 +282,7 @@ fn limits(values: &Values) -> Result<Limits, Error> {
         authenticated_per_address: values.number("limits.authenticated_per_address", 0, 10_000_000)?,
         publishers_per_address: values.number("limits.publishers_per_address", 1, 1_000_000)?,
         ring_memory: values.number("limits.ring_memory", 0usize, 16 << 20)?.saturating_mul(1 << 20),
+        segment_memory: values.number("limits.segment_memory", 0usize, 16 << 20)?.saturating_mul(1 << 20),
         connections_per_address: values.number("limits.connections_per_address", 1, 10_000_000)?,
         unauthenticated: values.number("limits.unauthenticated", 1, 10_000_000)?,
         new_connections_per_second: values.number("limits.new_connections_per_second", 1, 1_000_000)?,
@@ -415,6 +418,7 @@ mod tests {
             PathBuf::from("c.pem")
         );
         assert_eq!(with("limits.ring_memory", "3").limits.ring_memory, 3 << 20);
+        assert_eq!(with("limits.segment_memory", "3").limits.segment_memory, 3 << 20);
         assert!(with("outbound.preset", "public").outbound.public_only);
         assert!(with("server.trusted_proxies", "10.0.0.0/8").trusted_proxies.contains([10, 0, 0, 1].into()));
     }

@@ -33,6 +33,9 @@ pub struct Policy<'a> {
     pub fields: &'a str,
     /// The value of `Access-Control-Expose-Headers`.
     pub exposed: Option<&'a str>,
+    /// True if caches may store the responses. A cache gives a stored response to pages of other origins too, so even
+    /// the response to a request without an origin allows all of them (Fetch, "CORS protocol and HTTP caches").
+    pub is_cached: bool,
 }
 
 /// The origins whose pages may send requests.
@@ -60,12 +63,14 @@ pub enum Verdict {
 /// Judges a request by its origin. Called before any other check of the request.
 #[must_use]
 pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
-    let Some(origin) = request.header("origin") else { return Verdict::Fields(Vec::new()) };
+    let Some(origin) = request.header("origin") else {
+        return Verdict::Fields(same_for_all(request, policy));
+    };
     if !is_origin(origin) || request.headers.count("origin") > 1 {
         return refused();
     }
     if is_own_origin(request, origin, policy.names) {
-        return Verdict::Fields(Vec::new());
+        return Verdict::Fields(same_for_all(request, policy));
     }
     let is_in = |named: &[String]| named.iter().any(|known| known.eq_ignore_ascii_case(origin));
     let methods = match policy.origins {
@@ -91,6 +96,15 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
             Verdict::Fields(fields)
         }
     }
+}
+
+/// Returns the fields of a response that a cache may give to pages of any origin; none if caches do not store it.
+fn same_for_all(request: &Request, policy: Policy<'_>) -> Vec<(&'static str, String)> {
+    if !policy.is_cached || !matches!(request.method, Method::Get | Method::Head) {
+        return Vec::new();
+    }
+    let exposed = policy.exposed.map(|exposed| ("Access-Control-Expose-Headers", exposed.to_owned()));
+    [("Access-Control-Allow-Origin", "*".to_owned())].into_iter().chain(exposed).collect()
 }
 
 /// Name of the field with the content security policy of pages. An application may set this policy for all its
@@ -353,6 +367,27 @@ mod tests {
         for own in ["http://media.example:5080", "https://MEDIA.example:5080"] {
             assert!(answer(Method::Get, &[("Origin", own)]).headers.is_empty(), "{own}");
         }
+    }
+
+    #[test]
+    fn a_cached_response_is_the_same_for_all_origins() {
+        let fields = |method, fields: &[(&str, &str)], cors: Cors| match check(
+            &request(method, fields),
+            cors.policy(&[], &[], false),
+        ) {
+            Verdict::Fields(fields) => fields,
+            Verdict::Answer(_) => panic!(),
+        };
+        let own = ("Origin", "http://media.example:5080");
+        for method in [Method::Get, Method::Head] {
+            let of_page = fields(method, &[ORIGIN], Cors::MEDIA);
+            assert_eq!(of_page, [("Access-Control-Allow-Origin", "*".to_owned())]);
+            for asked in [&[][..], &[own]] {
+                assert_eq!(fields(method, asked, Cors::MEDIA), of_page, "{asked:?}");
+                assert_eq!(fields(method, asked, Cors::ANYONE), []);
+            }
+        }
+        assert_eq!(fields(Method::Delete, &[], Cors::MEDIA), [], "caches store reads only");
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub struct Cors {
     pub fields: &'static str,
     /// Response fields that pages may read, in the form of `Access-Control-Expose-Headers`.
     pub exposed: Option<&'static str>,
+    /// True if caches between clients and server may store the responses.
+    pub is_cached: bool,
 }
 
 /// The pages that may send requests.
@@ -88,10 +90,15 @@ pub enum Pages {
 
 impl Cors {
     /// Pages of any origin.
-    pub const ANYONE: Self =
-        Self { pages: Pages::Any, methods: cors::METHODS, fields: cors::FIELDS, exposed: None };
+    pub const ANYONE: Self = Self {
+        pages: Pages::Any,
+        methods: cors::METHODS,
+        fields: cors::FIELDS,
+        exposed: None,
+        is_cached: false,
+    };
     /// Pages of any origin, with any header field, because players add their own.
-    pub const MEDIA: Self = Self { fields: cors::ANY_FIELD, ..Self::ANYONE };
+    pub const MEDIA: Self = Self { fields: cors::ANY_FIELD, is_cached: true, ..Self::ANYONE };
     /// Pages of the origins named by the operator.
     pub const NAMED: Self = Self { pages: Pages::Named, ..Self::ANYONE };
     /// Pages of any origin if requests need a token. Otherwise, pages of the named origins.
@@ -111,7 +118,8 @@ impl Cors {
             Pages::Tokens => cors::Origins::Readers(origins),
             Pages::Named => cors::Origins::Named(origins),
         };
-        cors::Policy { names, origins, methods: self.methods, fields: self.fields, exposed: self.exposed }
+        let Self { methods, fields, exposed, is_cached, .. } = self;
+        cors::Policy { names, origins, methods, fields, exposed, is_cached }
     }
 }
 

@@ -1,6 +1,9 @@
 //! The blobs of a worker: data such as playlists and segments, kept in memory to answer requests. Sinks on any worker
-//! publish blobs, and requests find them by application and name. The bytes and the number of blobs are limited: blobs
-//! that no playlist lists any more are dropped first, then the oldest. All blobs of a stream can be dropped together.
+//! publish blobs, and requests find them by application and name. All blobs of a stream can be dropped together.
+//!
+//! The bytes of all blobs are limited, and so are the bytes and the number of those of a stream. When memory is short,
+//! the application with the most bytes loses blobs, so that no application takes the memory of the others: first blobs
+//! that no playlist lists any more, then the oldest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -14,8 +17,8 @@ use crate::types::StreamId;
 
 /// Maximum bytes of the blobs of one stream.
 pub const STREAM_BLOB_BYTES_MAX: usize = 64 << 20;
-/// Maximum bytes of all blobs of a worker. All workers share the bytes of a blob.
-pub const BLOB_BYTES_MAX: usize = 512 << 20;
+/// Least limit on the bytes of all blobs, unless the operator sets another one. All workers share the bytes of a blob.
+pub const BLOB_BYTES_MIN: usize = 512 << 20;
 /// Maximum number of blobs of one stream: a playlist, and the segments and parts that it lists.
 pub const STREAM_BLOBS_MAX: usize = 1024;
 
@@ -65,6 +68,16 @@ struct Held {
     order: BTreeSet<u64>,
 }
 
+/// The blobs of one application.
+#[derive(Debug, Default)]
+struct OfApp {
+    /// Numbers of the blobs by name.
+    names: BTreeMap<Arc<str>, u64>,
+    bytes: usize,
+    /// Numbers of the blobs in the order in which they are dropped.
+    order: BTreeSet<u64>,
+}
+
 /// The store of a worker's blobs.
 #[derive(Debug)]
 pub struct Blobs {
@@ -72,9 +85,10 @@ pub struct Blobs {
     bytes: usize,
     /// Number of blobs stored since the start; also the number of the next blob.
     stored: u64,
-    /// Numbers of the blobs by application and name.
-    names: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>,
-    /// Blobs by number, in the order in which they are dropped.
+    /// Number of blobs that were dropped although a playlist listed them.
+    missed: u64,
+    apps: BTreeMap<Arc<str>, OfApp>,
+    /// Blobs by number.
     blobs: BTreeMap<u64, Arc<Blob>>,
     streams: BTreeMap<StreamId, Held>,
     /// Names of the blobs that describe renditions, by application and main track.
@@ -94,7 +108,7 @@ impl Blobs {
     #[must_use]
     pub const fn new() -> Self {
         Self::with_caps(Caps {
-            bytes: BLOB_BYTES_MAX,
+            bytes: BLOB_BYTES_MIN,
             stream_bytes: STREAM_BLOB_BYTES_MAX,
             stream_blobs: STREAM_BLOBS_MAX,
         })
@@ -105,12 +119,24 @@ impl Blobs {
             caps,
             bytes: 0,
             stored: 0,
-            names: BTreeMap::new(),
+            missed: 0,
+            apps: BTreeMap::new(),
             blobs: BTreeMap::new(),
             streams: BTreeMap::new(),
             ladders: BTreeMap::new(),
             own: LazyLock::new(OwnText::default),
         }
+    }
+
+    /// Sets the limit on the bytes of all blobs.
+    pub const fn limit_bytes(&mut self, bytes: usize) {
+        self.caps.bytes = bytes;
+    }
+
+    /// Number of blobs that were dropped although a playlist listed them, because memory was short.
+    #[must_use]
+    pub const fn missed(&self) -> u64 {
+        self.missed
     }
 
     /// Returns the counter of the bytes that are made for a single viewer each.
@@ -141,7 +167,10 @@ impl Blobs {
         held.bytes = held.bytes.saturating_add(blob.bytes.len());
         held.order.insert(number);
         self.bytes = self.bytes.saturating_add(blob.bytes.len());
-        self.names.entry(Arc::clone(&blob.app)).or_default().insert(Arc::clone(&blob.name), number);
+        let of_app = self.apps.entry(Arc::clone(&blob.app)).or_default();
+        of_app.names.insert(Arc::clone(&blob.name), number);
+        of_app.bytes = of_app.bytes.saturating_add(blob.bytes.len());
+        of_app.order.insert(number);
         if let Some(ladder) = ladder_of(&blob) {
             self.ladders.entry(ladder).or_default().insert(Arc::clone(&blob.name));
         }
@@ -176,8 +205,12 @@ impl Blobs {
             held.order.remove(&number);
             held.order.insert(left);
         }
-        if let Some(known) = self.names.get_mut(app).and_then(|names| names.get_mut(name)) {
-            *known = left;
+        if let Some(of_app) = self.apps.get_mut(app) {
+            of_app.order.remove(&number);
+            of_app.order.insert(left);
+            if let Some(known) = of_app.names.get_mut(name) {
+                *known = left;
+            }
         }
     }
 
@@ -251,23 +284,33 @@ impl Blobs {
     }
 
     fn number(&self, app: &str, name: &str) -> Option<u64> {
-        self.names.get(app)?.get(name).copied()
+        self.apps.get(app)?.names.get(name).copied()
     }
 
-    /// Drops blobs until the limits hold: first those of the stream, then those of any stream. Blobs are dropped in
-    /// the order of their numbers, so needed blobs are dropped last.
+    /// Drops blobs until the limits hold: those of the stream, then those of the application that has the most bytes.
+    /// Blobs are dropped in the order of their numbers, so needed blobs are dropped last.
     fn evict(&mut self, stream: StreamId) {
         while let Some(held) = self.streams.get(&stream)
             && (held.bytes > self.caps.stream_bytes || held.order.len() > self.caps.stream_blobs)
             && let Some(&oldest) = held.order.first()
         {
-            self.remove(oldest);
+            self.drop_early(oldest);
         }
         while self.bytes > self.caps.bytes
-            && let Some((&oldest, _)) = self.blobs.first_key_value()
+            && let Some(largest) = self.apps.values().max_by_key(|of_app| of_app.bytes)
+            && let Some(&oldest) = largest.order.first()
         {
-            self.remove(oldest);
+            self.drop_early(oldest);
         }
+    }
+
+    /// Drops a blob because memory is short. It is missed if a playlist of a live stream lists it.
+    fn drop_early(&mut self, number: u64) {
+        let stream = self.blobs.get(&number).and_then(|blob| self.streams.get(&blob.stream));
+        if number & NAMED != 0 && stream.is_some_and(|held| !held.retired) {
+            self.missed = self.missed.saturating_add(1);
+        }
+        self.remove(number);
     }
 
     fn remove(&mut self, number: u64) {
@@ -288,10 +331,12 @@ impl Blobs {
                 self.streams.remove(&blob.stream);
             }
         }
-        if let Some(names) = self.names.get_mut(&blob.app) {
-            names.remove(&blob.name);
-            if names.is_empty() {
-                self.names.remove(&blob.app);
+        if let Some(of_app) = self.apps.get_mut(&blob.app) {
+            of_app.names.remove(&blob.name);
+            of_app.bytes = of_app.bytes.saturating_sub(blob.bytes.len());
+            of_app.order.remove(&number);
+            if of_app.names.is_empty() {
+                self.apps.remove(&blob.app);
             }
         }
     }
@@ -393,7 +438,7 @@ mod tests {
         store.end_stream(A);
         store.end_stream(B);
         store.end_stream(StreamId(3));
-        assert!(store.bytes() == 0 && store.names.is_empty() && store.blobs.is_empty());
+        assert!(store.bytes() == 0 && store.apps.is_empty() && store.blobs.is_empty());
     }
 
     #[test]
@@ -428,6 +473,36 @@ mod tests {
     }
 
     #[test]
+    fn t_23_an_application_loses_blobs_to_itself_before_others_lose_any() {
+        let of = |app: &str, stream, name: &str, len| {
+            Arc::new(Blob { app: app.into(), ..Blob::clone(&blob(stream, name, 1, len)) })
+        };
+        let mut store = store();
+        for name in ["a", "b"] {
+            store.publish(of("small", A, name, 10));
+        }
+        // The large application has several streams, and publishes later and more than the small one.
+        for (stream, names) in [(B, ["c", "d"]), (StreamId(3), ["e", "f"]), (StreamId(4), ["g", "h"])] {
+            for name in names {
+                store.publish(of("large", stream, name, 25));
+            }
+        }
+        let has = |app, names: [&str; 2]| names.map(|name| store.get(app, name).is_some());
+        assert_eq!(has("small", ["a", "b"]), [true, true]);
+        assert_eq!(
+            [["c", "d"], ["e", "f"], ["g", "h"]].map(|names| has("large", names)),
+            [[false, false], [false, true], [true, true]]
+        );
+        assert_eq!((store.bytes(), store.missed()), (95, 3));
+        // Blobs of ended streams and blobs that no playlist lists are not missed.
+        store.retire(StreamId(3));
+        store.publish(of("large", B, "i", 25));
+        assert_eq!((store.get("large", "f").is_some(), store.missed()), (false, 3));
+        store.end_stream(A);
+        assert!(!store.apps.contains_key("small"));
+    }
+
+    #[test]
     fn a_stream_takes_its_blobs_along() {
         let mut store = store();
         store.publish(blob(A, "a", 0, 20));
@@ -436,7 +511,7 @@ mod tests {
         assert_eq!((there(&store, "ab"), store.bytes()), ("b".to_owned(), 20));
         store.end_stream(B);
         assert_eq!(store.bytes(), 0);
-        assert!(store.names.is_empty() && store.blobs.is_empty() && store.streams.is_empty());
+        assert!(store.apps.is_empty() && store.blobs.is_empty() && store.streams.is_empty());
         // The end of stream A has made the name available to other streams.
         assert_eq!(store.publish(blob(B, "a", 0, 20)), Published::Stored);
     }

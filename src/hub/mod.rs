@@ -19,7 +19,7 @@ mod ring_memory;
 mod selection;
 mod stream;
 
-pub use blobs::{BLOB_BYTES_MAX, BlobMemory, Blobs, Published, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX};
+pub use blobs::{BLOB_BYTES_MIN, BlobMemory, Blobs, Published, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX};
 pub use cursor::{Cursor, Delivery, Forwarded, Jump};
 pub use flush::{Flush, FlushState};
 pub use item::{Item, PacketLogs, Packets};

@@ -361,6 +361,7 @@ mod tests {
             authenticated_per_address: 5000,
             publishers_per_address: 500,
             ring_memory: 0,
+            segment_memory: 0,
             unauthenticated,
             new_connections_per_second: 100,
             new_connections_burst: burst,

@@ -27,7 +27,7 @@ use super::{clock, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, Limits, Options, ServerSettings};
 use crate::control::{Control, ControlConfig, Membership, Order, RestoreError, Restored};
-use crate::hub::RingMemory;
+use crate::hub::{BLOB_BYTES_MIN, RingMemory};
 use crate::mail::ToWorker;
 use crate::protocol::{Addresses, Bind, Listener, Port, Proxied, derived, node_secret};
 use crate::store::{self, Key, Store, backup};
@@ -37,6 +37,8 @@ use crate::worker::TranscoderBudget;
 /// The default limit of all rings (the buffers of streams) together is the machine's memory divided
 /// by this. Sessions, sockets, the store and other programs need the rest.
 const RING_MEMORY_SHARE: usize = 4;
+/// The memory of the machine divided by this is the default limit on segments in memory.
+const SEGMENT_MEMORY_SHARE: usize = 8;
 /// Limit of all rings together if the machine's memory is unknown.
 const RING_BYTES: usize = 1024 * 1024 * 1024;
 /// Maximum number of port numbers that are requested from the kernel to find one that is free for both UDP and TCP.
@@ -220,6 +222,7 @@ impl Server {
                     clock::now().mono,
                 ),
                 ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
+                segment_bytes: segment_bytes(config.server.limits),
                 blob_files: BlobFiles::new(open_files),
                 proxied: Proxied::of(&config.server),
                 inboxes: sockets.iter().map(|_| Inbox::default()).collect(),
@@ -578,6 +581,16 @@ fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<
 fn ring_bytes(limits: Limits) -> usize {
     match limits.ring_memory {
         0 => host::memory().map_or(RING_BYTES, |bytes| bytes / RING_MEMORY_SHARE),
+        bytes => bytes,
+    }
+}
+
+/// Returns the limit, in bytes, of all segments together.
+fn segment_bytes(limits: Limits) -> usize {
+    match limits.segment_memory {
+        0 => {
+            host::memory().map_or(BLOB_BYTES_MIN, |bytes| (bytes / SEGMENT_MEMORY_SHARE).max(BLOB_BYTES_MIN))
+        }
         bytes => bytes,
     }
 }

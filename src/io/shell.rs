@@ -113,6 +113,8 @@ pub(super) struct Budgets {
     pub(super) connections: Arc<Budget>,
     /// Budget of ring memory.
     pub(super) ring_memory: Arc<RingMemory>,
+    /// Limit on the bytes of all segments.
+    pub(super) segment_bytes: usize,
     /// Budget of transcoded tracks.
     pub(super) transcoders: Arc<TranscoderBudget>,
     /// Files of large blobs.
@@ -160,6 +162,7 @@ impl Shell {
         let mut worker = Worker::new(id, clock::now(), parts.seed, &parts.common)
             .of_workers(u16::try_from(loads.len()).unwrap_or(u16::MAX))
             .with_ring_memory(budgets.ring_memory)
+            .with_segment_bytes(budgets.segment_bytes)
             .with_transcoders(budgets.transcoders)
             .with_blob_memory(Box::new(budgets.blob_files.clone()));
         driver.writing.blob_files = budgets.blob_files;

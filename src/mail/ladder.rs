@@ -56,6 +56,8 @@ pub struct Rung {
     pub is_independent: bool,
     /// Target duration of the playlist, once it is known.
     pub target: Option<Duration>,
+    /// Number of parts of the newest whole segment.
+    pub last_parts: u32,
     /// Times of the newest key frames of the rendition, in milliseconds.
     pub keys: Vec<i64>,
     /// Beginnings of the newest segments. The last one is the beginning of the segment that is being written.

@@ -123,7 +123,7 @@ pub struct SinkKind {
     pub is_outdated: fn(&AppSettings, &AppSettings) -> bool,
     /// Returns the playlist that announces this blob before it exists, and the segment and part that the playlist has
     /// reached once the blob exists. `None` if the blob is announced only once it exists.
-    pub part_of: fn(&str) -> Option<(String, Progress)>,
+    pub part_of: fn(&AppSettings, &str) -> Option<(String, Progress)>,
     /// Set if the sink makes renditions of a ladder. A request then begins the sink for all streams of the ladder, if
     /// there is more than one rendition, or if the function returns true because the list of a single rendition names
     /// more than that rendition, such as subtitles.
@@ -205,7 +205,7 @@ pub fn is_enabled(app: &AppSettings, kind: &str) -> bool {
 /// reached once the blob exists.
 #[must_use]
 pub fn part_of(app: &AppSettings, blob: &str) -> Option<(String, Progress)> {
-    enabled(app).find_map(|kind| (kind.part_of)(blob))
+    enabled(app).find_map(|kind| (kind.part_of)(app, blob))
 }
 
 /// Returns the meanings of request parameters for the sinks of an application; none if the request has no parameters.

@@ -168,6 +168,11 @@ impl Page {
             self.each(|w| number(w.counters.transcoders_refused)),
         )?;
         out.counters(
+            "segments_missed",
+            "Segments dropped although a playlist lists them, because memory was short",
+            self.each(|w| number(w.counters.segments_missed)),
+        )?;
+        out.counters(
             "key_frames_asked",
             "Key frames that viewers waited for and publishers were asked for",
             self.each(|w| number(w.counters.key_frames_asked)),

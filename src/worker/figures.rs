@@ -19,7 +19,7 @@ use crate::stats::{
     ConnectionFigures, Counters, ForwardingIndex, ForwardingTable, Histogram, Role, StreamFigures, Totals,
     Traffic, TranscoderFigures, ViewerFigures, ViewerName, WorkerFigures,
 };
-use crate::types::{ConnId, SessionRef, StreamId, SubscriptionId};
+use crate::types::{ConnId, SessionRef, StreamId, SubscriptionId, WorkerId};
 
 /// Interval of reports to control while any stream is live. The counts that control has are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
@@ -101,6 +101,7 @@ impl Worker {
         self.turn.meter.report_armed = false;
         self.memory.keep_ring_memory(&self.turn, &mut self.live);
         self.orders.tell_left_out(&mut self.turn, &mut self.conns, &self.live);
+        self.turn.log_missed();
         let span =
             self.turn.now.mono.saturating_duration_since(self.turn.meter.busy_since).as_micros().max(1);
         let busy =
@@ -138,6 +139,21 @@ impl Turn {
         if !self.meter.report_armed {
             self.meter.report_armed = true;
             self.agenda.deadlines.arm(self.now.mono + REPORT_PERIOD, Timer::Report);
+        }
+    }
+
+    /// Logs segments that were dropped since the last report although a playlist lists them. All workers hold the same
+    /// segments, so one of them is enough.
+    fn log_missed(&mut self) {
+        let missed = self.blobs.missed();
+        let since = missed.saturating_sub(std::mem::replace(&mut self.meter.stats.segments_missed, missed));
+        if since > 0 && self.id == WorkerId(0) {
+            let held_mib = self.blobs.bytes() >> 20;
+            tracing::warn!(
+                dropped = since,
+                held_mib,
+                "segments dropped early: limits.segment_memory is used up"
+            );
         }
     }
 
@@ -213,6 +229,7 @@ impl Turn {
             }
         }
         let mut counters = self.meter.stats.clone();
+        counters.segments_missed = self.blobs.missed();
         let playing = conns.values().flat_map(Conn::playing);
         let jumps = playing.map(|playing| playing.subscriber.jumps);
         counters.jumps = jumps.fold(counters.jumps, u64::saturating_add);

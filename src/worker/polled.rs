@@ -110,6 +110,13 @@ impl Worker {
         self
     }
 
+    /// Limits the bytes of all blobs.
+    #[must_use]
+    pub const fn with_segment_bytes(mut self, bytes: usize) -> Self {
+        self.turn.blobs.limit_bytes(bytes);
+        self
+    }
+
     /// Sets the number of workers that share the counting of viewers that watch by separate requests.
     #[must_use]
     pub fn of_workers(mut self, workers: u16) -> Self {

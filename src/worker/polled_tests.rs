@@ -241,6 +241,33 @@ fn body(answer: &[u8]) -> &[u8] {
 }
 
 #[test]
+fn a_manifest_is_sent_anew_when_the_time_that_it_states_has_passed() {
+    let mut pair = Pair::new();
+    let text = "<MPD>\n<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\" value=\"\"/>\n</MPD>\n";
+    pair.publish_blob(Blob {
+        content_type: "application/dash+xml",
+        calendar: Some(crate::types::Calendar::new(pair.now)),
+        bytes: text.into(),
+        ..plain_blob(STREAM, "cam/cam.mpd")
+    });
+    let ask = |pair: &mut Pair, headers: &str| {
+        pair.headers = Box::leak(headers.to_owned().into_boxed_str());
+        let answer = pair.get("/live/streams/cam/cam.mpd", [192, 0, 2, 1]).0;
+        let answer = String::from_utf8(answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().to_owned();
+        let tag = answer.split("ETag: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned();
+        (status, tag, answer)
+    };
+    let (_, tag, first) = ask(&mut pair, "");
+    assert!(first.contains("value=\"1970-01-01T00:00:00.000Z\""), "{first}");
+    let known = format!("If-None-Match: {tag}\r\n");
+    assert_eq!(ask(&mut pair, &known).0, "304", "the same millisecond");
+    pair.pass(Duration::from_secs(1));
+    let (status, newer, second) = ask(&mut pair, &known);
+    assert!(status == "200" && newer != tag && second.contains("T00:00:01.000Z"), "{second}");
+}
+
+#[test]
 fn what_one_worker_publishes_another_answers_from_memory() {
     let mut pair = Pair::new();
     let (_, wants_file) = pair.get("/live/streams/cam/1.ts", [192, 0, 2, 1]);

@@ -341,6 +341,13 @@ pub(super) const LAST: &[Key] = &[
     ),
     key(
         LIMITS,
+        "limits.segment_memory",
+        "0",
+        "Memory of segments",
+        "MiB of memory for the HLS and DASH segments of all live streams together; 0: an eighth of the memory, at least 512",
+    ),
+    key(
+        LIMITS,
         "limits.unauthenticated",
         "4096",
         "Connections before authentication",

@@ -148,6 +148,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "limits.publishers_per_address",
         "src/control/tests/admission.rs::m_27_an_address_has_so_many_publishers_and_another_is_still_served",
     ),
+    ("limits.segment_memory", "src/config/server.rs::what_is_set_is_read"),
     ("limits.ring_memory", "src/config/server.rs::what_is_set_is_read"),
     ("limits.unauthenticated", "tests/suite/floods.rs::h_28_the_address_with_most_gives_way_to_a_newcomer"),
     ("limits.new_connections_per_second", "tests/suite/srt.rs::s_06_one_address_has_its_share_of_callers"),

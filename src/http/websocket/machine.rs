@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use crypto::{Random, Seed};
@@ -28,6 +28,8 @@ const PONGS_MAX: usize = 16;
 const PONG_QUEUE_BYTES: usize = 4096;
 /// Maximum length of a close reason: 125 bytes, minus two for the code.
 const REASON_BYTES_MAX: usize = 123;
+/// Least rate of a frame, in bytes per millisecond: a pinged peer that is slower is given up within the frame.
+const LEAST_BYTES_PER_MS: u64 = 4;
 
 /// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +97,9 @@ pub struct WebSocket {
     pings: u64,
     /// Deadline for any frame from the peer after a ping.
     pong_by: Option<Instant>,
+    /// Deadline for the whole frame of which the machine holds a part. Until then no pong is expected: a peer cannot
+    /// send one within a frame (RFC 6455 §5.4).
+    frame_by: Option<Instant>,
     unsent: usize,
     progress_at: Instant,
     now: Instant,
@@ -131,6 +136,7 @@ impl WebSocket {
             ping_at,
             pings: 0,
             pong_by: None,
+            frame_by: None,
             unsent: 0,
             progress_at: now,
             now,
@@ -165,7 +171,7 @@ impl WebSocket {
         if self.stall_deadline().is_some_and(|at| now >= at) {
             return self.abort(Error::WriteStalled);
         }
-        if self.pong_by.is_some_and(|at| now >= at) {
+        if self.answer_by().is_some_and(|at| now >= at) {
             return self.abort(Error::NoPong);
         }
         if self.pong_by.is_none() && now >= self.ping_at {
@@ -242,7 +248,7 @@ impl WebSocket {
         if self.closed {
             return None;
         }
-        let life = self.pong_by.unwrap_or(self.ping_at);
+        let life = self.answer_by().unwrap_or(self.ping_at);
         Some(self.stall_deadline().map_or(life, |stall| stall.min(life)))
     }
 
@@ -312,8 +318,12 @@ impl WebSocket {
         }
         let frame_bytes = head_bytes.saturating_add(length);
         if self.held.len() < frame_bytes {
+            let least = Duration::from_millis(u64::try_from(length).unwrap_or(u64::MAX) / LEAST_BYTES_PER_MS);
+            let whole = self.now.checked_add(self.limits.pong.saturating_add(least));
+            self.frame_by = self.frame_by.or(whole);
             return Ok(false);
         }
+        self.frame_by = None;
         let mut frame = self.held.split_to(frame_bytes);
         self.stats.frames_in = self.stats.frames_in.saturating_add(1);
         // Any frame shows that the peer is alive.
@@ -473,6 +483,11 @@ impl WebSocket {
             self.library = None;
             self.pongs = VecDeque::new();
         }
+    }
+
+    /// Deadline for a frame from a peer that was pinged.
+    fn answer_by(&self) -> Option<Instant> {
+        self.pong_by.map(|at| self.frame_by.map_or(at, |frame| frame.max(at)))
     }
 
     fn stall_deadline(&self) -> Option<Instant> {

@@ -217,6 +217,29 @@ fn a_quiet_peer_is_pinged_and_given_up_without_an_answer() {
 }
 
 #[test]
+fn a_pinged_peer_may_finish_a_large_frame_first() {
+    for is_whole_in_time in [true, false] {
+        let mut rig = Rig::new();
+        let large = frame(BINARY, &[7; 100_000]);
+        let (begin, rest) = large.split_at(50_000);
+        rig.feed(begin);
+        rig.now = rig.socket.poll_timeout().unwrap();
+        rig.socket.handle_timeout(rig.now).unwrap();
+        rig.deliver();
+        // A pong is due after ten seconds, the frame after another 25: four bytes a millisecond.
+        let whole_by = rig.socket.poll_timeout().unwrap();
+        rig.now += Duration::from_secs(10);
+        assert_eq!(rig.socket.handle_timeout(rig.now), Ok(()));
+        rig.now = whole_by;
+        if is_whole_in_time {
+            rig.feed(rest);
+        }
+        let outcome = rig.socket.handle_timeout(rig.now);
+        assert_eq!(outcome, if is_whole_in_time { Ok(()) } else { Err(Error::NoPong) });
+    }
+}
+
+#[test]
 fn goodbyes_are_answered_in_kind() {
     for (payload, answer, reason) in [
         (&b"\x03\xe8bye"[..], Some(1000), 1000),

@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use hls::playlist::Report;
-use hls::segmenter::{Dates, GivenKey, Made, Mp4Segmenter, Names, Sealer, Start, Zero, is_protectable};
+use hls::segmenter::{
+    Dates, GivenKey, Made, Mp4Segmenter, Names, Sealer, Start, Suffix, Zero, is_protectable,
+};
 use media::captions::Known;
 use media::{Codec, Track, TrackKind};
 
@@ -75,7 +77,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     forgets,
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
-    part_of: |_| None,
+    part_of: |_, _| None,
     ladder: None,
     is_glance: false,
     viewers: |_| NAME,
@@ -100,7 +102,7 @@ pub(super) static APART: SinkKind = SinkKind {
         settings.begins_with_stream || settings.dvr().is_some()
     },
     is_outdated: HlsSettings::are_sealed_otherwise,
-    part_of,
+    part_of: |app, name| part_of(&HlsSettings::of(app).rules.suffix, name),
     ladder: None,
     is_glance: false,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
@@ -198,14 +200,13 @@ fn digits_behind(name: &str) -> Option<(&str, u64)> {
     Some((before, number.parse().ok()?))
 }
 
-/// Returns the playlist that lists a part, and how far that playlist must have progressed to contain the part.
-fn part_of(name: &str) -> Option<(String, Progress)> {
+/// Returns the playlist that lists a part, and how far that playlist must have progressed to contain the part. `suffix`
+/// is the application's suffix of segment names.
+fn part_of(suffix: &Suffix, name: &str) -> Option<(String, Progress)> {
     let stem = name.strip_suffix(".m4s")?;
     let (segment, part) = stem.rsplit_once('.')?;
-    let (rest, count) = digits_behind(segment)?;
-    // Between the run's number and the segment's count is the application's suffix of segment names, which may have
-    // non-digits.
-    let (base, run) = digits_behind(rest.trim_end_matches(|c: char| !c.is_ascii_digit()))?;
+    let (rest, count) = suffix.split(segment)?;
+    let (base, run) = digits_behind(rest.strip_suffix('_')?)?;
     let progress = Progress {
         segment: run.checked_add(count)?.checked_sub(1)?,
         part: part.parse::<u32>().ok()?.checked_add(1)?,
@@ -571,7 +572,7 @@ impl Cmaf {
             let name = format!("{folder}{}", made.name);
             if made.is_init {
                 self.publishing.init(&name, made.bytes);
-            } else if part_of(&made.name).is_some() {
+            } else if part_of(&self.settings.rules.suffix, &made.name).is_some() {
                 self.publishing.part(&name, made.bytes);
             } else {
                 self.publishing.resource(&name, made.bytes);

@@ -153,6 +153,13 @@ const fn arrival(entry: &Entry) -> Arrival {
     Arrival { at: entry.received, wall_ms: entry.wall_ms, dts_ms: entry.dts_ms }
 }
 
+/// Returns the peak and the average bit rate as declared in multivariant playlists. They are rounded up, so that the
+/// playlist does not change with each segment; the average never exceeds the peak (RFC 8216 §4.3.4.2).
+const fn declared_bits(peak: u64, average: u64) -> (u64, u64) {
+    let (peak, average) = (peak.next_multiple_of(250_000), average.next_multiple_of(100_000));
+    (peak, if average < peak { average } else { peak })
+}
+
 /// Returns the calendar that gives the date of an arrival of the stream's media; `None` before the first unit.
 fn calendar(dates: &Dates) -> Option<Calendar> {
     dates.reading().map(|(mono, wall_ms)| Calendar::new(Now { mono, wall_ms }))

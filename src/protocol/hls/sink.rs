@@ -33,7 +33,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     forgets,
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
-    part_of: |_| None,
+    part_of: |_, _| None,
     ladder: None,
     is_glance: false,
     viewers: |_| NAME,

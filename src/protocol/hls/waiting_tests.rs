@@ -34,8 +34,28 @@ fn a_part_is_there_when_its_playlist_is_as_far() {
     let of = ("ll-hls/a/a__video2.m3u8".to_owned(), Progress { segment, part: part + 1 });
     assert_eq!(part_of(&app, &hint), Some(of), "{hint}");
     let long = format!("a_9_{}.0.m4s", u64::MAX);
+    for suffix in ["%d", "_v2_%09d", "%09d_v2", "-%05d_x", "2%04d", "_%02d7"] {
+        let set = [("hlsEnableLowLatency", "true"), ("hlsSegmentFileSuffixFormat", suffix)];
+        let app = AppSettings::of(schema(), "live", &set).unwrap();
+        let number = HlsSettings::of(&app).rules.suffix.of(3);
+        let of = ("a__video2.m3u8".to_owned(), Progress { segment: 7002, part: 12 });
+        assert_eq!(part_of(&app, &format!("a__video2_7000_{number}.11.m4s")), Some(of), "{suffix}");
+        assert_eq!(part_of(&app, &format!("a__video2_7000_{number}.m4s")), None, "{suffix}");
+    }
     for other in ["a.m4s", "a.0.m4s", "a_7.0.m4s", "a_7_.0.m4s", "a_7_8.x.m4s", "7_8.0.m4s", &long] {
         assert_eq!(part_of(&app, other), None, "{other}");
+    }
+}
+
+#[test]
+fn an_average_bit_rate_never_exceeds_the_peak() {
+    for (peak, average, declared) in [
+        (720_000, 715_000, (750_000, 750_000)),
+        (240_000, 230_000, (250_000, 250_000)),
+        (720_000, 610_000, (750_000, 700_000)),
+        (0, 0, (0, 0)),
+    ] {
+        assert_eq!(super::declared_bits(peak, average), declared);
     }
 }
 

@@ -261,7 +261,10 @@ impl Transfer {
     ) -> (Self, u16) {
         let shared = u64::try_from(blob.bytes.len()).unwrap_or(u64::MAX);
         let length = own.as_ref().map_or(shared, Tailored::length);
-        let etag = format!("\"{:x}-{length:x}\"", blob.version);
+        // The text of a live manifest states the present time.
+        let calendar = blob.calendar.filter(|_| own.is_some());
+        let date = calendar.map(|calendar| format!("-{:x}", calendar.date_ms(now.mono))).unwrap_or_default();
+        let etag = format!("\"{:x}-{length:x}{date}\"", blob.version);
         let (body, own) = match packed(&request, blob, own) {
             (Some(body), _) => (Some(body), None),
             (None, own) => (None, own),

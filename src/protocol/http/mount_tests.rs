@@ -19,6 +19,7 @@ const WHIP_CORS: Cors = Cors {
     methods: "POST,PATCH,DELETE,OPTIONS",
     fields: cors::FIELDS,
     exposed: Some("Location,ETag,Link"),
+    is_cached: false,
 };
 
 static MOUNTS: Mounts<Handler> = Mounts(&[

@@ -72,7 +72,7 @@ pub(super) const fn kind(
         forgets: |_, _, _| None,
         begins_with_stream: |_, _| false,
         is_outdated: |_, _| false,
-        part_of: |_| None,
+        part_of: |_, _| None,
         ladder: None,
         is_glance: false,
         viewers,

@@ -48,6 +48,7 @@ pub(in crate::protocol) const CORS: Cors = Cors {
     methods: "GET,POST,HEAD,OPTIONS,PATCH,DELETE",
     fields: cors::ANY_FIELD,
     exposed: Some("Location,ETag,Link,Accept-Patch"),
+    is_cached: false,
 };
 
 /// Handler of WHIP's endpoint.

@@ -48,6 +48,18 @@ impl Suffix {
         (digits >= self.digits).then(|| before.strip_suffix(self.before.as_str()))?
     }
 
+    /// Splits a name into the part before the suffix, and the number in the suffix. `None` if the name has no suffix.
+    #[must_use]
+    pub fn split<'n>(&self, stem: &'n str) -> Option<(&'n str, u64)> {
+        let digits_at_end = |text: &str| text.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let numbered = stem.strip_suffix(self.after.as_str())?;
+        // The text before the number may end with digits, too.
+        let digits = digits_at_end(numbered).checked_sub(digits_at_end(&self.before))?;
+        let (rest, number) = numbered.split_at_checked(numbered.len().checked_sub(digits)?)?;
+        let rest = rest.strip_suffix(self.before.as_str())?;
+        (digits >= self.digits).then_some((rest, number.parse().ok()?))
+    }
+
     /// Template of a segment's name in DASH, for any number (ISO/IEC 23009-1 §5.3.9.4.4).
     #[must_use]
     pub fn template(&self, base: &str, ending: &str) -> String {

@@ -24,6 +24,8 @@ const ROUNDING_MS: u64 = 600;
 /// Missing time between two units that makes a discontinuity. A shorter gap makes one if the growing segment
 /// would exceed its maximum duration.
 const GAP_MS: i64 = 5000;
+/// Version of playlists with gap segments (RFC 8216bis §8).
+const GAP_VERSION: u32 = 8;
 /// The leading track counts as paused if it lags by this much more than usual. Its segments then end by the
 /// times of the other tracks. The usual lag is the largest after which the track continued, in this segment and
 /// the last one.
@@ -522,6 +524,7 @@ impl Window {
         let offset_ms = date_ms.saturating_sub(begin_ms);
         let discontinuity = self.offset_ms.replace(offset_ms).is_some_and(|before| before != offset_ms);
         self.open = Some(Open { begin_ms, date_ms, discontinuity, begins: None });
+        self.playlist.version = self.playlist.version.max(GAP_VERSION);
         let gap = Segment { gap: true, ..self.open_segment(map, &[]) };
         self.last = Some(Last { dts_ms: end_ms, step_ms: 0 });
         self.close(end_ms, uri, 0, gap)

@@ -11,7 +11,7 @@ use crate::mail::{Progress, Sound};
 use crate::protocol::hls::settings::DashSettings;
 use crate::protocol::hls::sounds::{self, Choice, Group};
 use crate::protocol::hls::subtitles;
-use crate::protocol::hls::{ENDING, calendar};
+use crate::protocol::hls::{ENDING, calendar, declared_bits};
 use crate::types::Now;
 
 /// Returns the peak and the average bit rate of a rendition.
@@ -36,11 +36,12 @@ fn variant(rendition: &Mp4Segmenter, sound: Option<&Group>) -> Variant {
     let size = rendition.tracks().first().and_then(Track::picture_size);
     let ((peak, average), (beside_peak, beside_average)) =
         (bits(rendition), sound.map_or((0, 0), |sound| sound.bits));
+    let (bandwidth, average) =
+        declared_bits(peak.saturating_add(beside_peak), average.saturating_add(beside_average));
     Variant {
         uri: uri(rendition),
-        // Rounded up, so that the playlist does not change with each segment.
-        bandwidth: peak.saturating_add(beside_peak).next_multiple_of(250_000),
-        average_bandwidth: Some(average.saturating_add(beside_average).next_multiple_of(100_000)),
+        bandwidth,
+        average_bandwidth: Some(average),
         codecs: Some(codecs.join(",")),
         frame_rate_milli: described.and_then(|one| one.frame_rate_milli),
         resolution: size.map(|(width, height)| Resolution { width, height }),
@@ -52,11 +53,11 @@ fn variant(rendition: &Mp4Segmenter, sound: Option<&Group>) -> Variant {
 /// Returns the variant with audio only; players begin with the default rendition of its group.
 fn of_sounds(group: &Group, renditions: &[Rendition]) -> Variant {
     let first = renditions.iter().find(|one| one.group_id == group.id && one.default);
-    let (peak, average) = group.bits;
+    let (bandwidth, average) = declared_bits(group.bits.0, group.bits.1);
     Variant {
         uri: first.and_then(|first| first.uri.clone()).unwrap_or_default(),
-        bandwidth: peak.next_multiple_of(250_000),
-        average_bandwidth: Some(average.next_multiple_of(100_000)),
+        bandwidth,
+        average_bandwidth: Some(average),
         codecs: Some(group.codecs.join(",")),
         audio: Some(group.id.clone()),
         ..Variant::default()

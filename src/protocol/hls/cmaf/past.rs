@@ -24,7 +24,8 @@ pub(super) struct Window {
 impl Cmaf {
     /// Notes the places of a rendition's new segments.
     pub(super) fn describe(&mut self, rendition: &Mp4Segmenter, made: &[Made]) {
-        let is_segment = |made: &&Made| !made.is_init && part_of(&made.name).is_none();
+        let suffix = &self.settings.rules.suffix;
+        let is_segment = |made: &&Made| !made.is_init && part_of(suffix, &made.name).is_none();
         let names: Vec<String> = made.iter().filter(is_segment).map(|made| made.name.clone()).collect();
         if self.settings.dash && self.settings.dvr().is_some() && !names.is_empty() {
             let playlist = format!("{}{}{ENDING}", self.folder, rendition.names().base);

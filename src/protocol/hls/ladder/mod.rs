@@ -88,7 +88,7 @@ pub(super) static KIND: SinkKind = SinkKind {
         (is_several || HlsSettings::has_subtitles(app)) && HlsSettings::of(app).begins_with_stream
     },
     is_outdated: HlsSettings::are_sealed_otherwise,
-    part_of: |_| None,
+    part_of: |_, _| None,
     ladder: Some(HlsSettings::has_subtitles),
     is_glance: false,
     viewers: |_| NAME,
@@ -101,7 +101,7 @@ pub(super) static APART: SinkKind = SinkKind {
     name: "ladder-apart",
     is_enabled: |app| (cmaf::APART.is_enabled)(app),
     stream_of: of_master_apart,
-    part_of: |_| None,
+    part_of: |_, _| None,
     viewers: |name| if name.ends_with(cmaf::MANIFEST) { DASH } else { NAME },
     begin: |now, order, seed| Box::new(LiveSink::new(Ladder::new(now, order, Layout::Apart, seed))),
     ..KIND
@@ -510,13 +510,15 @@ impl Ladder {
         let there = |uri: &str| blobs.get(&self.key.app, &format!("{}{uri}", self.folder));
         let own = rungs.iter().enumerate().filter(|(other, rung)| *other != at && !rung.is_sound);
         let own = own.filter(|(_, rung)| rung.window().is_enough());
-        let own = own.filter_map(|(_, rung)| Some((format!("{}{ENDING}", rung.name()?), rung.progress())));
+        let own = own.filter_map(|(_, rung)| {
+            Some((format!("{}{ENDING}", rung.name()?), rung.progress(), rung.last_parts()))
+        });
         let others = self.others(blobs);
         let others = others.iter().filter(|(_, rung)| !rung.is_sound && rung.is_there);
-        let others = others.filter_map(|(_, rung)| rung.playlist.clone());
-        let others = others.filter_map(|uri| there(&uri).map(|blob| (uri, blob.progress)));
+        let others = others.filter_map(|(_, rung)| Some((rung.playlist.clone()?, rung.last_parts)));
+        let others = others.filter_map(|(uri, parts)| there(&uri).map(|blob| (uri, blob.progress, parts)));
         let elsewhere = others.chain(self.reports_of_sounds(blobs, rungs, at));
-        own.chain(elsewhere.filter(|(_, progress)| *progress != Progress::ENDED))
+        own.chain(elsewhere.filter(|(_, progress, _)| *progress != Progress::ENDED))
             .map(sounds::report)
             .collect()
     }
@@ -544,11 +546,7 @@ impl Ladder {
             is_sound: rung.is_sound,
             sound: rung.sound(),
             codecs: rung.codecs(),
-            // Rounded up, so that the playlist of all does not change with each segment.
-            bits: (
-                window.peak_bits().next_multiple_of(250_000),
-                window.average_bits().next_multiple_of(100_000),
-            ),
+            bits: super::declared_bits(window.peak_bits(), window.average_bits()),
             picture: mail::Picture {
                 size: rung.size(),
                 frame_rate_milli: rung.frame_rate_milli(),
@@ -556,6 +554,7 @@ impl Ladder {
             },
             is_independent: window.playlist().independent_segments,
             target,
+            last_parts: rung.last_parts(),
             keys,
             marks,
             annex: rung.outline().filter(|_| self.makes_manifest() && window.is_enough()).map(|outline| {

@@ -578,6 +578,12 @@ impl Rung {
         }
     }
 
+    /// Returns the number of parts of the newest whole segment.
+    pub(super) fn last_parts(&self) -> u32 {
+        let last = self.window().playlist().segments.last();
+        last.map_or(0, |last| u32::try_from(last.parts.len()).unwrap_or(u32::MAX))
+    }
+
     /// Returns the description of the rendition's segments for manifests; `None` for MPEG-TS.
     pub(super) fn outline(&self) -> Option<Outline> {
         match &self.form {

@@ -53,7 +53,7 @@ impl Ladder {
         blobs: &Blobs,
         rungs: &[Rung],
         at: usize,
-    ) -> Vec<(String, Progress)> {
+    ) -> Vec<(String, Progress, u32)> {
         let own = rungs.get(at).filter(|rung| rung.is_sound).map(|rung| rung.index);
         let others = self.others(blobs);
         let of_others = others.iter().filter(|(_, rung)| rung.is_sound).map(|(_, rung)| rung.sound.index);
@@ -65,19 +65,21 @@ impl Ladder {
         let told = all.into_iter().filter_map(|index| {
             let uri = format!("{}{ENDING}", apart::shared_sound(&self.main, index));
             let progress = blobs.get(&self.key.app, &format!("{}{uri}", self.folder))?.progress;
-            Some((uri, progress))
+            let here = rungs.iter().find(|rung| rung.is_sound && rung.index == index);
+            let there = others.iter().find(|(_, rung)| rung.is_sound && rung.sound.index == index);
+            let parts = here.map(Rung::last_parts).or_else(|| there.map(|(_, rung)| rung.last_parts));
+            Some((uri, progress, parts.unwrap_or(0)))
         });
         told.collect()
     }
 }
 
-/// Returns the report of a playlist's progress.
-pub(super) fn report((uri, Progress { segment, part }): (String, Progress)) -> Report {
-    Report {
-        uri,
-        last_segment: if part > 0 { segment } else { segment.saturating_sub(1) },
-        last_part: part.checked_sub(1).map(u64::from),
-    }
+/// Returns the report of a playlist's progress. Just after the end of a segment, its last part is the newest one;
+/// `last_parts` is the number of its parts (RFC 8216bis §4.4.5.4).
+pub(super) fn report((uri, Progress { segment, part }, last_parts): (String, Progress, u32)) -> Report {
+    let (last_segment, parts) =
+        if part > 0 { (segment, part) } else { (segment.saturating_sub(1), last_parts) };
+    Report { uri, last_segment, last_part: parts.checked_sub(1).map(u64::from) }
 }
 
 /// True if the rendition is audio that has no segment yet; the multivariant playlist does not wait for it.

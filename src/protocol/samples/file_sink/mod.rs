@@ -37,7 +37,7 @@ static KIND: SinkKind = SinkKind {
     forgets: |_, _, _| None,
     begins_with_stream: |_, _| false,
     is_outdated: |_, _| false,
-    part_of: |_| None,
+    part_of: |_, _| None,
     ladder: None,
     is_glance: false,
     viewers: |_| "file",

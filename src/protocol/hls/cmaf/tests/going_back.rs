@@ -80,7 +80,7 @@ fn a_list_reaches_back_to_the_disk_and_has_the_parts_of_its_newest_segments() {
         }
     }
     assert!(
-        rig.disk.keys().all(|(_, name)| part_of(name).is_none()),
+        rig.disk.keys().all(|(_, name)| part_of(&Suffix::NINE_DIGITS, name).is_none()),
         "no parts are kept: {:?}",
         rig.disk.keys()
     );

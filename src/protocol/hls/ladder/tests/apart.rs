@@ -90,6 +90,30 @@ impl Rig {
     }
 }
 
+/// Checks every playlist as it was published, also just after the end of a segment (RFC 8216bis §4.4.5.4).
+#[test]
+fn a_report_names_the_last_part_at_every_moment() {
+    let mut rig = rig();
+    rig.begin("cam_1080", &[1080], 150, 2000);
+    rig.begin("cam_720", &[720], 35, 2000);
+    rig.pass(10_000);
+    let (mut after_a_part, mut after_a_segment) = (0, 0);
+    for _ in 0..200 {
+        rig.pass(FRAME_MS);
+        for uri in rig.variants().iter().map(String::as_str).chain([SOUND]) {
+            let low = rig.track(uri).unwrap().low_latency.unwrap();
+            assert_eq!(low.reports.len(), 2);
+            for report in &low.reports {
+                let other = rig.track(&report.uri).unwrap();
+                let open = other.low_latency.unwrap().open.parts.len();
+                assert!(report.last_part.is_some(), "{uri} about {}", report.uri);
+                *if open > 0 { &mut after_a_part } else { &mut after_a_segment } += 1;
+            }
+        }
+    }
+    assert!(after_a_part > 100 && after_a_segment > 10, "{after_a_part} {after_a_segment}");
+}
+
 #[test]
 fn streams_of_one_main_track_have_playlists_and_a_manifest_beside_each_other() {
     let mut rig = rig();
