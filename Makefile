@@ -77,7 +77,7 @@ packages: ## The crates as packages of a registry, and programs outside that are
 providers: ## The crates with encryption built without C, both providers of primitives compared, and machines of one talking to those of the other
 	sh tests/providers.sh
 
-bindings: ## The library for C: its header, its examples with ffmpeg
+bindings: ## The library for C: its header, its examples with ffmpeg. The wheel for Python, beside ffmpeg and dpkt
 	sh bindings/test.sh
 
 surroundings: ## Real programs around the server: proxies, caches, Prometheus, packages, certificates, charts; installs them. ONLY=prometheus for a part

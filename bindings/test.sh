@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the bindings and runs their tests: the header is that of the sources; the examples in C, built by the system's compiler,
-# receive streams of ffmpeg.
+# Builds the bindings and runs their tests. For C: the header is that of the sources; the examples, built by the system's compiler,
+# receive streams of ffmpeg. For Python: a wheel in an environment of its own, with the versions of python/requirements.txt.
 #
 #   sh bindings/test.sh
 set -eu
@@ -27,3 +27,15 @@ LD_LIBRARY_PATH=../target/debug "$examples/header"
 ffmpeg=$(find ../tests/.venv/lib/ -path '*imageio_ffmpeg/binaries/ffmpeg-*' 2>/dev/null | head -1)
 [ -n "$ffmpeg" ] || { echo "no ffmpeg with WHIP: run tests/install.sh" >&2; exit 1; }
 python3 c/tests/run.py "$examples" "$ffmpeg"
+
+environment=../target/bindings/python
+if ! cmp -s python/requirements.txt "$environment/installed"; then
+    python3 -m venv --clear "$environment"
+    "$environment/bin/pip" install -q --disable-pip-version-check -r python/requirements.txt
+    cp python/requirements.txt "$environment/installed"
+fi
+PATH=$PWD/$environment/bin:$PATH
+rm -rf ../target/bindings/wheels
+maturin build --quiet --profile dev --manifest-path python/Cargo.toml --out ../target/bindings/wheels
+pip install -q --disable-pip-version-check --no-index --no-deps --force-reinstall ../target/bindings/wheels/*.whl
+PYTHONDONTWRITEBYTECODE=1 python -m pytest -q -p no:cacheprovider python

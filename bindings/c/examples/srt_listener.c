@@ -52,6 +52,10 @@ int main(int count, char **arguments) {
       case MILLSTREAM_SRT_EVENT_KIND_SKIPPED:
         fprintf(stderr, "skipped %u\n", event.number);
         break;
+      case MILLSTREAM_SRT_EVENT_KIND_OVERFLOW:
+        // CLOSED follows. A loop that takes all events each time never sees it.
+        fputs("events were not taken\n", stderr);
+        break;
       case MILLSTREAM_SRT_EVENT_KIND_CLOSED:
         // A caller with another passphrase is closed without having been connected.
         if (event.connection == caller) {

@@ -51,6 +51,9 @@ typedef enum MillstreamSrtEventKind {
   MILLSTREAM_SRT_EVENT_KIND_SKIPPED = 3,
   // The connection has ended, or its caller was rejected or forgotten; its id has no more events.
   MILLSTREAM_SRT_EVENT_KIND_CLOSED = 4,
+  // The program has not taken the events of the connection, which hold 8 MiB, or those of the port, which hold 256 MiB. The
+  // connection is closed; later payloads are lost.
+  MILLSTREAM_SRT_EVENT_KIND_OVERFLOW = 5,
 } MillstreamSrtEventKind;
 
 // The kind of an event of WHIP.
@@ -64,6 +67,9 @@ typedef enum MillstreamWhipEventKind {
   // Frames of `codec` were lost: those that follow cannot be decoded until the next key frame, which is requested from the
   // publisher. Until it comes, a program that records or decodes should skip the frames of this codec; further losses are events, too.
   MILLSTREAM_WHIP_EVENT_KIND_LOST = 3,
+  // The program has not taken the events of the session, which hold 8 MiB, or those of the port, which hold 256 MiB. The session is
+  // closed; later frames are lost.
+  MILLSTREAM_WHIP_EVENT_KIND_OVERFLOW = 4,
 } MillstreamWhipEventKind;
 
 // The codec of a frame.
@@ -163,7 +169,7 @@ struct MillstreamSrt *millstream_srt_new(uint64_t now_us,
 void millstream_srt_free(struct MillstreamSrt *srt);
 
 // Begins a connection to a listener, and writes its id to `connection`. A stream id that is longer than 512 bytes or not in UTF-8 is
-// `ARGUMENT`.
+// `ARGUMENT`. `FULL` means that the events of the port were not taken.
 //
 // # Safety
 // `srt` is NULL or valid; the other pointers are NULL or point to what their types say.
@@ -262,7 +268,8 @@ struct MillstreamWhip *millstream_whip_new(uint64_t now_us,
 void millstream_whip_free(struct MillstreamWhip *whip);
 
 // Handles an offer, the body of a request of WHIP: writes the id of a new session to `session`, and the answer, which belongs to the
-// handle, to `answer` and `answer_length`. An offer that is refused is `ARGUMENT`.
+// handle, to `answer` and `answer_length`. An offer that is refused is `ARGUMENT`; `FULL` means
+// that the events of the port were not taken.
 //
 // # Safety
 // `whip` is NULL or valid; `length` bytes can be read at `offer`, or it is NULL; the other pointers are NULL or can be written.

@@ -1,6 +1,6 @@
 //! Addresses of UDP in a form that C can fill in.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// An address of UDP.
 #[repr(C)]
@@ -23,6 +23,19 @@ impl MillstreamAddress {
             _ => return None,
         };
         Some(SocketAddr::new(ip, self.port))
+    }
+}
+
+/// Length of the network that a provider gives to one site, in bits (RFC 6177 §2).
+const SITE_BITS: u32 = 64;
+
+/// The address by which callers are counted: for IPv6 its /64 network, because one host can use all of its addresses.
+pub(crate) fn counted(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(six) => {
+            Ipv6Addr::from_bits(six.to_bits() & (u128::MAX << (u128::BITS - SITE_BITS))).into()
+        }
+        four => four,
     }
 }
 

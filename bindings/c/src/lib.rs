@@ -6,6 +6,7 @@
 #![warn(missing_debug_implementations)]
 
 mod address;
+mod events;
 mod guard;
 pub mod srt_port;
 pub mod whip_port;

@@ -10,12 +10,14 @@ use srt::{
     Route, STREAM_ID_BYTES_MAX, Seed, SocketId,
 };
 
+use crate::address::counted;
+use crate::events::Events;
 use crate::guard::{self, Guarded, bytes, call, text};
 use crate::{MillstreamAddress, MillstreamDatagram, MillstreamResult};
 
 /// Callers that may wait for an answer at the same time; others are told to try again.
 const WAITING_MAX: usize = 64;
-/// Those of them that may come from one address.
+/// Those of them that may come from one address, of IPv6 from one /64 network.
 const WAITING_PER_ADDRESS_MAX: usize = 8;
 /// Time after which a caller without an answer is forgotten. Callers give up after about as long.
 const WAITING_TIME: Duration = Duration::from_secs(3);
@@ -45,6 +47,9 @@ pub enum MillstreamSrtEventKind {
     Skipped = 3,
     /// The connection has ended, or its caller was rejected or forgotten; its id has no more events.
     Closed = 4,
+    /// The program has not taken the events of the connection, which hold 8 MiB, or those of the port, which hold 256 MiB. The
+    /// connection is closed; later payloads are lost.
+    Overflow = 5,
 }
 
 /// An event of SRT.
@@ -75,7 +80,9 @@ struct Port {
     ids: u64,
     /// Connections that may have datagrams to send.
     touched: BTreeSet<u64>,
-    events: VecDeque<(MillstreamSrtEventKind, u64, u32, Bytes)>,
+    events: Events<(MillstreamSrtEventKind, u64, u32, Bytes)>,
+    /// Connections that end because their events were not taken.
+    overflown: BTreeSet<u64>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     /// The event and the datagram that were handed out.
     shown: (Bytes, Vec<u8>),
@@ -97,7 +104,8 @@ impl Port {
             connections: BTreeMap::new(),
             ids: 0,
             touched: BTreeSet::new(),
-            events: VecDeque::new(),
+            events: Events::new(),
+            overflown: BTreeSet::new(),
             replies: VecDeque::new(),
             shown: (Bytes::new(), Vec::new()),
             out: Datagrams::new(),
@@ -111,13 +119,16 @@ impl Port {
     }
 
     fn connect(&mut self, now: Instant, to: SocketAddr, stream_id: &str) -> Option<u64> {
+        if self.events.is_full() {
+            return None;
+        }
         let id = self.new_id();
         let seed = self.seed.derive("caller", id);
         // The peer's socket is not known yet; its address is.
         let socket = self.insert(&seed, to, SocketId(0), id)?;
         let connection = Connection::caller(now, Arc::clone(&self.config), socket, stream_id, &seed);
         self.connections.insert(id, (connection, to));
-        self.touch(id);
+        self.touch(now, id);
         Some(id)
     }
 
@@ -130,14 +141,18 @@ impl Port {
     /// Keeps a caller until it is answered, or tells it to try again. Repetitions of its request go to its connection.
     fn wait(&mut self, now: Instant, incoming: Incoming, reply: &mut Vec<u8>) {
         let (id, from) = (self.new_id(), incoming.from());
-        let of_address = self.waiting.values().filter(|(address, _)| *address == from.ip()).count();
+        let address = counted(from.ip());
+        let of_address = self.waiting.values().filter(|(other, _)| *other == address).count();
         let has_room = self.waiting.len() < WAITING_MAX && of_address < WAITING_PER_ADDRESS_MAX;
         let seed = self.seed.derive("listener", id);
         let socket = if has_room { self.insert(&seed, from, incoming.peer_socket(), id) } else { None };
         let Some(socket) = socket else { return incoming.reject(now, RejectReason::RESOURCE, reply) };
         let stream_id = Bytes::copy_from_slice(incoming.stream_id().unwrap_or_default().as_bytes());
-        self.events.push_back((MillstreamSrtEventKind::Request, id, 0, stream_id));
-        self.waiting.insert(id, (from.ip(), now + WAITING_TIME));
+        if !self.events.push(id, stream_id.len(), (MillstreamSrtEventKind::Request, id, 0, stream_id)) {
+            self.endpoint.remove(socket);
+            return incoming.reject(now, RejectReason::RESOURCE, reply);
+        }
+        self.waiting.insert(id, (address, now + WAITING_TIME));
         self.connections.insert(id, (Connection::incoming(now, incoming, socket, &seed), from));
     }
 
@@ -148,7 +163,7 @@ impl Port {
                 if let Some((connection, _)) = self.connections.get_mut(&id) {
                     connection.handle_datagram(now, datagram);
                 }
-                self.touch(id);
+                self.touch(now, id);
             }
             Route::New(incoming) => self.wait(now, *incoming, &mut reply),
             Route::Reply | Route::Drop(_) => {}
@@ -171,52 +186,66 @@ impl Port {
             if let Some((connection, _)) = self.connections.get_mut(&id) {
                 connection.handle_timeout(now);
             }
-            self.touch(id);
+            self.touch(now, id);
         }
         let late: Vec<u64> =
             self.waiting.iter().filter(|(_, (_, at))| *at <= now).map(|(id, _)| *id).collect();
         for id in late {
             self.waiting.remove(&id);
+            let is_unheard = self.events.holds(id);
             if let Some((connection, _)) = self.connections.get_mut(&id) {
                 connection.close(now, CloseReason::Local);
             }
-            self.touch(id);
+            self.touch(now, id);
+            if is_unheard {
+                self.events.forget(id);
+            }
         }
     }
 
     /// Takes the events of a connection.
-    fn touch(&mut self, id: u64) {
+    fn touch(&mut self, now: Instant, id: u64) {
+        use MillstreamSrtEventKind::{Closed, Connected, Overflow, Payload, Skipped};
         let Some((connection, _)) = self.connections.get_mut(&id) else { return };
         while let Some(event) = connection.poll_event() {
-            use MillstreamSrtEventKind::{Closed, Connected, Payload, Skipped};
-            self.events.push_back(match event {
-                Event::Connected(_) => (Connected, id, 0, Bytes::new()),
-                Event::Payload(payload) => (Payload, id, 0, payload),
-                Event::Skipped(packets) => (Skipped, id, packets, Bytes::new()),
-                Event::Closed(_) => (Closed, id, 0, Bytes::new()),
-            });
+            let (kind, number, data) = match event {
+                Event::Connected(_) => (Connected, 0, Bytes::new()),
+                Event::Payload(payload) => (Payload, 0, payload),
+                Event::Skipped(packets) => (Skipped, packets, Bytes::new()),
+                Event::Closed(_) => {
+                    self.overflown.remove(&id);
+                    self.events.push_last(id, (Closed, id, 0, Bytes::new()));
+                    continue;
+                }
+            };
+            if self.overflown.contains(&id) || self.events.push(id, data.len(), (kind, id, number, data)) {
+                continue;
+            }
+            self.overflown.insert(id);
+            self.events.push_last(id, (Overflow, id, 0, Bytes::new()));
+            connection.close(now, CloseReason::Local);
         }
         self.touched.insert(id);
     }
 
     /// Answers a caller that waits.
-    fn answer(&mut self, id: u64, answer: impl FnOnce(&mut Connection)) -> MillstreamResult {
+    fn answer(&mut self, now: Instant, id: u64, answer: impl FnOnce(&mut Connection)) -> MillstreamResult {
         let waits = self.waiting.remove(&id).is_some();
         let Some((connection, _)) = self.connections.get_mut(&id).filter(|_| waits) else {
             return MillstreamResult::State;
         };
         answer(connection);
-        self.touch(id);
+        self.touch(now, id);
         MillstreamResult::Ok
     }
 
     fn accept(&mut self, now: Instant, id: u64) -> MillstreamResult {
         let config = Arc::clone(&self.config);
-        self.answer(id, |connection| connection.accept(now, config))
+        self.answer(now, id, |connection| connection.accept(now, config))
     }
 
     fn reject(&mut self, now: Instant, id: u64, code: u32) -> MillstreamResult {
-        self.answer(id, |connection| connection.reject(now, RejectReason::new(code)))
+        self.answer(now, id, |connection| connection.reject(now, RejectReason::new(code)))
     }
 
     fn send(&mut self, now: Instant, id: u64, payload: &[u8]) -> MillstreamResult {
@@ -228,7 +257,7 @@ impl Port {
             return MillstreamResult::Full;
         }
         let sent = connection.send(now, Bytes::copy_from_slice(payload));
-        self.touch(id);
+        self.touch(now, id);
         if sent.is_ok() { MillstreamResult::Ok } else { MillstreamResult::Argument }
     }
 
@@ -238,7 +267,7 @@ impl Port {
         }
         let Some((connection, _)) = self.connections.get_mut(&id) else { return MillstreamResult::State };
         connection.close(now, CloseReason::Local);
-        self.touch(id);
+        self.touch(now, id);
         MillstreamResult::Ok
     }
 
@@ -322,7 +351,7 @@ pub unsafe extern "C" fn millstream_srt_free(srt: *mut MillstreamSrt) {
 }
 
 /// Begins a connection to a listener, and writes its id to `connection`. A stream id that is longer than 512 bytes or not in UTF-8 is
-/// `ARGUMENT`.
+/// `ARGUMENT`. `FULL` means that the events of the port were not taken.
 ///
 /// # Safety
 /// `srt` is NULL or valid; the other pointers are NULL or point to what their types say.
@@ -472,7 +501,7 @@ pub unsafe extern "C" fn millstream_srt_poll_event(
     // SAFETY: the caller guarantees the handle, and that the event can be written.
     unsafe {
         call(srt.cast::<Guarded<Port>>(), 0, |port, _| {
-            let Some((kind, connection, number, data)) = port.events.pop_front() else {
+            let Some((kind, connection, number, data)) = port.events.pop() else {
                 return MillstreamResult::Nothing;
             };
             port.shown.0 = data;

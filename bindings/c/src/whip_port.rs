@@ -1,7 +1,7 @@
 //! A WHIP server's media (RFC 9725): answers to offers, and the frames of the publishers, over one UDP port. HTTP is the
 //! program's.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use webrtc::{
     Bytes, Config, Datagrams, Event, IceMode, MediaPreference, Peer, SectionId, Seed, offered_formats,
 };
 
+use crate::events::Events;
 use crate::guard::{self, Guarded, bytes, call};
 use crate::{MillstreamAddress, MillstreamDatagram, MillstreamResult};
 
@@ -42,6 +43,9 @@ pub enum MillstreamWhipEventKind {
     /// Frames of `codec` were lost: those that follow cannot be decoded until the next key frame, which is requested from the
     /// publisher. Until it comes, a program that records or decodes should skip the frames of this codec; further losses are events, too.
     Lost = 3,
+    /// The program has not taken the events of the session, which hold 8 MiB, or those of the port, which hold 256 MiB. The session is
+    /// closed; later frames are lost.
+    Overflow = 4,
 }
 
 /// The codec of a frame.
@@ -107,7 +111,9 @@ struct Port {
     ids: u64,
     /// Sessions that may have datagrams to send.
     touched: BTreeSet<u64>,
-    events: VecDeque<Owned>,
+    events: Events<Owned>,
+    /// Sessions that end because their events were not taken.
+    overflown: BTreeSet<u64>,
     /// The event and the answer that were handed out.
     shown: (Bytes, String),
     out: Datagrams,
@@ -139,7 +145,8 @@ impl Port {
             peers: BTreeMap::new(),
             ids: 0,
             touched: BTreeSet::new(),
-            events: VecDeque::new(),
+            events: Events::new(),
+            overflown: BTreeSet::new(),
             shown: (Bytes::new(), String::new()),
             out: Datagrams::new(),
             next: None,
@@ -156,7 +163,7 @@ impl Port {
         self.demux.insert(peer.local_fragment(), id);
         self.peers.insert(id, peer);
         self.shown.1 = answer.write();
-        self.touch(id);
+        self.touch(now, id);
         Some(id)
     }
 
@@ -169,7 +176,7 @@ impl Port {
             && let Some(peer) = self.peers.get_mut(&id)
         {
             peer.handle_datagram(now, path, buffer);
-            self.touch(id);
+            self.touch(now, id);
         }
     }
 
@@ -180,12 +187,12 @@ impl Port {
             if let Some(peer) = self.peers.get_mut(&id) {
                 peer.handle_timeout(now);
             }
-            self.touch(id);
+            self.touch(now, id);
         }
     }
 
     /// Takes the events of a session.
-    fn touch(&mut self, session: u64) {
+    fn touch(&mut self, now: Instant, session: u64) {
         let Some(peer) = self.peers.get_mut(&session) else { return };
         while let Some(event) = peer.poll_event() {
             let other = |kind| Owned {
@@ -196,33 +203,46 @@ impl Port {
                 key_frame: false,
                 data: Bytes::new(),
             };
-            match event {
-                Event::PathOpened(path) => drop(self.demux.open(path, session)),
-                Event::PathClosed(path) => self.demux.close(&path, session),
-                Event::Connected => self.events.push_back(other(MillstreamWhipEventKind::Connected)),
-                Event::Closed(_) => self.events.push_back(other(MillstreamWhipEventKind::Closed)),
+            let owned = match event {
+                Event::PathOpened(path) => {
+                    self.demux.open(path, session);
+                    continue;
+                }
+                Event::PathClosed(path) => {
+                    self.demux.close(&path, session);
+                    continue;
+                }
+                Event::Connected => other(MillstreamWhipEventKind::Connected),
+                Event::Closed(_) => {
+                    self.overflown.remove(&session);
+                    self.events.push_last(session, other(MillstreamWhipEventKind::Closed));
+                    continue;
+                }
                 Event::Frame { section, layer: 0, frame, .. } => {
                     let codec = codec(peer, section);
                     let data = match codec {
                         MillstreamCodec::H264 | MillstreamCodec::H265 => nal::to_annex_b(&frame.payload),
                         _ => Ok(frame.payload),
                     };
-                    let Ok(data) = data else {
-                        let lost = Owned { codec, ..other(MillstreamWhipEventKind::Lost) };
-                        self.events.push_back(lost);
-                        continue;
-                    };
                     let (timestamp, key_frame) = (frame.timestamp, frame.key_frame);
                     let kind = MillstreamWhipEventKind::Frame;
-                    self.events.push_back(Owned { kind, session, codec, timestamp, key_frame, data });
+                    data.map_or_else(
+                        |_| Owned { codec, ..other(MillstreamWhipEventKind::Lost) },
+                        |data| Owned { kind, session, codec, timestamp, key_frame, data },
+                    )
                 }
                 Event::PictureLost { section, layer: 0 } => {
-                    let codec = codec(peer, section);
-                    self.events.push_back(Owned { codec, ..other(MillstreamWhipEventKind::Lost) });
+                    Owned { codec: codec(peer, section), ..other(MillstreamWhipEventKind::Lost) }
                 }
                 // The port sends no video, opens no channels, and takes the first layer alone.
-                _ => {}
+                _ => continue,
+            };
+            if self.overflown.contains(&session) || self.events.push(session, owned.data.len(), owned) {
+                continue;
             }
+            self.overflown.insert(session);
+            self.events.push_last(session, other(MillstreamWhipEventKind::Overflow));
+            peer.close(now);
         }
         self.touched.insert(session);
     }
@@ -231,14 +251,14 @@ impl Port {
         let Some(peer) = self.peers.get_mut(&session) else { return MillstreamResult::State };
         let sections: Vec<SectionId> = peer.sections().iter().map(|section| section.id).collect();
         let asked = sections.into_iter().filter(|section| peer.request_key_frame(now, *section, 0)).count();
-        self.touch(session);
+        self.touch(now, session);
         if asked > 0 { MillstreamResult::Ok } else { MillstreamResult::State }
     }
 
     fn close(&mut self, now: Instant, session: u64) -> MillstreamResult {
         let Some(peer) = self.peers.get_mut(&session) else { return MillstreamResult::State };
         peer.close(now);
-        self.touch(session);
+        self.touch(now, session);
         MillstreamResult::Ok
     }
 
@@ -321,7 +341,8 @@ pub unsafe extern "C" fn millstream_whip_free(whip: *mut MillstreamWhip) {
 }
 
 /// Handles an offer, the body of a request of WHIP: writes the id of a new session to `session`, and the answer, which belongs to the
-/// handle, to `answer` and `answer_length`. An offer that is refused is `ARGUMENT`.
+/// handle, to `answer` and `answer_length`. An offer that is refused is `ARGUMENT`; `FULL` means
+/// that the events of the port were not taken.
 ///
 /// # Safety
 /// `whip` is NULL or valid; `length` bytes can be read at `offer`, or it is NULL; the other pointers are NULL or can be written.
@@ -344,6 +365,9 @@ pub unsafe extern "C" fn millstream_whip_offer(
             return MillstreamResult::Null;
         };
         call(whip.cast::<Guarded<Port>>(), now_us, |port, now| {
+            if port.events.is_full() {
+                return MillstreamResult::Full;
+            }
             let Some(id) = port.offer(now, offer) else { return MillstreamResult::Argument };
             *session = id;
             (*answer, *answer_length) = (port.shown.1.as_ptr(), port.shown.1.len());
@@ -439,7 +463,7 @@ pub unsafe extern "C" fn millstream_whip_poll_event(
     // SAFETY: the caller guarantees the handle, and that the event can be written.
     unsafe {
         call(whip.cast::<Guarded<Port>>(), 0, |port, _| {
-            let Some(owned) = port.events.pop_front() else { return MillstreamResult::Nothing };
+            let Some(owned) = port.events.pop() else { return MillstreamResult::Nothing };
             port.shown.0 = owned.data;
             event.write(MillstreamWhipEvent {
                 kind: owned.kind,

@@ -287,3 +287,122 @@ fn an_address_has_few_places_among_those_that_wait() {
         millstream_srt_free(other.srt);
     }
 }
+
+/// Makes a caller and a listener that are connected. Returns their ids and the time.
+fn connected(caller: &mut End, listener: &mut End) -> (u64, u64, u64) {
+    use MillstreamSrtEventKind::{Connected, Request};
+    let (mut id, mut accepted, mut now) = (0, 0, 5);
+    // SAFETY: the handles are valid, and the other pointers those of values that live.
+    unsafe {
+        let to = &raw const listener.address;
+        millstream_srt_connect(caller.srt, now, to, b"one".as_ptr(), 3, &raw mut id);
+        while caller.last() != Some(Connected) || listener.last() != Some(Connected) {
+            assert!(now < 10_000_000, "no connection");
+            now += 5_000;
+            caller.carry(now, listener);
+            listener.carry(now, caller);
+            if listener.last() == Some(Request) {
+                accepted = listener.events.pop().unwrap().1;
+                millstream_srt_accept(listener.srt, now, accepted);
+            }
+        }
+    }
+    (id, accepted, now)
+}
+
+/// A program that takes no events holds a bounded number of bytes: the connection ends, and says why.
+#[test]
+fn events_that_are_not_taken_end_their_connection() {
+    use MillstreamSrtEventKind::{Closed, Overflow, Payload};
+    let (mut caller, mut listener) = (End::new(1), End::new(2));
+    let (id, accepted, mut now) = connected(&mut caller, &mut listener);
+    listener.events.clear();
+    let (payload, mut sent) = ([7; 1316], 0);
+    let (mut out, mut happened) = (datagram(), event());
+    // SAFETY: the handles are valid, and the data of a datagram and an event lives until the next call with its handle.
+    unsafe {
+        // 20 000 payloads of 1316 bytes are three times what a connection may hold.
+        while sent < 20_000 && now < 60_000_000 {
+            now += 5_000;
+            for _ in 0..20 {
+                let result = millstream_srt_send(caller.srt, now, id, payload.as_ptr(), payload.len());
+                sent += usize::from(result == MillstreamResult::Ok);
+            }
+            for (from, to) in [(&caller, &listener), (&listener, &caller)] {
+                millstream_srt_handle_timeout(from.srt, now);
+                while millstream_srt_poll_transmit(from.srt, now, &raw mut out) == MillstreamResult::Ok {
+                    let address = &raw const from.address;
+                    millstream_srt_handle_datagram(to.srt, now, address, out.data, out.length);
+                }
+            }
+        }
+        let mut kinds = Vec::new();
+        while millstream_srt_poll_event(listener.srt, &raw mut happened) == MillstreamResult::Ok {
+            assert_eq!(happened.connection, accepted);
+            kinds.push(happened.kind);
+        }
+        let payloads = kinds.iter().filter(|kind| **kind == Payload).count();
+        assert!((5_000..6_400).contains(&payloads), "{payloads} payloads");
+        assert_eq!(kinds[payloads..], [Overflow, Closed]);
+        assert_eq!(millstream_srt_send(listener.srt, now, accepted, null(), 0), MillstreamResult::State);
+        // The peer was told.
+        while millstream_srt_poll_event(caller.srt, &raw mut happened) == MillstreamResult::Ok {}
+        assert_eq!(happened.kind, Closed);
+        millstream_srt_free(caller.srt);
+        millstream_srt_free(listener.srt);
+    }
+}
+
+/// A program that takes no events is told of the callers that still wait, and not of all that have given up.
+#[test]
+fn callers_of_whom_the_program_has_heard_nothing_leave_nothing_behind() {
+    let listener = End::new(2);
+    let (mut id, mut now) = (0, 5);
+    let mut out = datagram();
+    // SAFETY: the handles are valid, and the data of a datagram lives until the next call with its handle.
+    unsafe {
+        for round in 0..20 {
+            let caller = End::new(100 + round);
+            let to = &raw const listener.address;
+            for _ in 0..4 {
+                millstream_srt_connect(caller.srt, now, to, b"one".as_ptr(), 3, &raw mut id);
+            }
+            for _ in 0..800 {
+                now += 5_000;
+                for (from, to) in [(&caller, &listener), (&listener, &caller)] {
+                    millstream_srt_handle_timeout(from.srt, now);
+                    while millstream_srt_poll_transmit(from.srt, now, &raw mut out) == MillstreamResult::Ok {
+                        let address = &raw const from.address;
+                        millstream_srt_handle_datagram(to.srt, now, address, out.data, out.length);
+                    }
+                }
+            }
+            millstream_srt_free(caller.srt);
+        }
+        let mut happened = event();
+        assert_eq!(millstream_srt_poll_event(listener.srt, &raw mut happened), MillstreamResult::Nothing);
+        millstream_srt_free(listener.srt);
+    }
+}
+
+/// One host can use all addresses of its /64 network.
+#[test]
+fn callers_of_one_network_of_ipv6_share_their_places() {
+    use MillstreamSrtEventKind::Request;
+    let mut listener = End::new(2);
+    let mut callers: Vec<End> = (0..20).map(|_| End::new(1)).collect();
+    for (at, caller) in (0..).zip(&mut callers) {
+        let mut ip = [0; 16];
+        (ip[0], ip[1], ip[15]) = (0x20, 0x01, at);
+        // The last one is of another network.
+        ip[7] = u8::from(at == 19);
+        caller.address = MillstreamAddress { ip, ip_length: 16, port: 1 };
+        call_and_wait(caller, &mut listener, 1, 50_000);
+    }
+    assert_eq!(listener.count(Request), 9);
+    // SAFETY: the handles are valid.
+    unsafe {
+        callers.iter().for_each(|caller| millstream_srt_free(caller.srt));
+        millstream_srt_free(listener.srt);
+    }
+}

@@ -44,6 +44,10 @@ struct Session {
     /// True while media is lost on the way.
     loses: bool,
     key_frames_wanted: usize,
+    /// True while the program takes no events.
+    is_idle: bool,
+    /// True once the publisher was told that the session has ended.
+    is_over: bool,
     events: Vec<Happened>,
 }
 
@@ -85,6 +89,8 @@ impl Session {
             now_us: 0,
             loses: false,
             key_frames_wanted: 0,
+            is_idle: false,
+            is_over: false,
             events: Vec::new(),
         }
     }
@@ -120,7 +126,9 @@ impl Session {
                     self.peer.handle_datagram(now, self.path, &mut datagram);
                 }
             }
-            self.take_events();
+            if !self.is_idle {
+                self.take_events();
+            }
         }
     }
 
@@ -128,6 +136,7 @@ impl Session {
     fn carry(&mut self, now: Instant) {
         while let Some(event) = self.peer.poll_event() {
             self.key_frames_wanted += usize::from(matches!(event, Event::KeyFrameWanted { .. }));
+            self.is_over |= matches!(event, Event::Closed(_));
         }
         let (from, mut out) = (address(5000), Datagrams::new());
         let track = &self.track;
@@ -238,4 +247,31 @@ fn key_frames_need_a_session_with_video() {
         assert_eq!(missing, MillstreamResult::Null);
     }
     assert_eq!(session.request_key_frame(), MillstreamResult::State);
+}
+
+/// A program that takes no events holds a bounded number of bytes: the session ends, and says why.
+#[test]
+fn events_that_are_not_taken_end_their_session() {
+    use MillstreamWhipEventKind::{Closed, Connected, Frame, Overflow};
+    let mut session = Session::new(MediaKind::Video, Codec::H264);
+    session.is_idle = true;
+    session.pass(500);
+    // A slice of 40 000 bytes: 209 of them are what a session may hold.
+    let slice = [&40_001_u32.to_be_bytes()[..], &[0x65], &[7; 40_000]].concat();
+    while !session.is_over {
+        let mut unit = session.units.pop_front().expect("the session ends before a thousand frames");
+        let key_frame = unit.key_frame;
+        unit.payload = slice.clone().into();
+        session.units.push_front(unit);
+        session.send(key_frame);
+        session.pass(100);
+    }
+    session.take_events();
+    let kinds: Vec<_> = session.events.iter().map(|event| event.0).collect();
+    let frames = kinds.iter().filter(|kind| **kind == Frame).count();
+    assert!((180..=209).contains(&frames), "{frames} frames");
+    assert_eq!((kinds.first(), &kinds[kinds.len() - 2..]), (Some(&Connected), &[Overflow, Closed][..]));
+    // SAFETY: the handle is valid.
+    let closed = unsafe { millstream_whip_close(session.whip, session.now_us, session.id) };
+    assert_eq!(closed, MillstreamResult::State);
 }

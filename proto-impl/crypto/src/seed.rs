@@ -1,5 +1,7 @@
 //! Randomness as an input: in production a seed from the operating system, in a test a number.
 
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
 use crate::hmac_sha256;
 
 /// Error if the operating system gave no randomness.
@@ -10,6 +12,14 @@ pub struct NoEntropy;
 /// Seed of 32 bytes from which a protocol's state machine draws all its random values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for Seed {}
 
 impl Seed {
     /// Draws a seed from the randomness of the operating system. A program does this once, when it starts, and derives
@@ -44,7 +54,7 @@ impl Seed {
     /// Creates the generator of this seed.
     #[must_use]
     pub fn random(&self) -> Random {
-        Random { key: self.0, counter: 0, block: [0; 32], used: 32 }
+        Random { key: Zeroizing::new(self.0), counter: 0, block: Zeroizing::default(), used: 32 }
     }
 }
 
@@ -58,9 +68,9 @@ impl std::fmt::Debug for Seed {
 /// Random generator: HMAC-SHA256 in counter mode over a [`Seed`].
 #[derive(Clone)]
 pub struct Random {
-    key: [u8; 32],
+    key: Zeroizing<[u8; 32]>,
     counter: u64,
-    block: [u8; 32],
+    block: Zeroizing<[u8; 32]>,
     used: usize,
 }
 
@@ -93,7 +103,7 @@ impl Random {
 
     fn byte(&mut self) -> u8 {
         if self.used >= self.block.len() {
-            self.block = hmac_sha256(&self.key, &[&self.counter.to_be_bytes()]);
+            *self.block = hmac_sha256(&*self.key, &[&self.counter.to_be_bytes()]);
             self.counter = self.counter.wrapping_add(1);
             self.used = 0;
         }

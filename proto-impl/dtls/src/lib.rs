@@ -40,3 +40,6 @@ pub use handshake::MessageType;
 pub use srtp::{SrtpKeys, SrtpProfile};
 pub use stats::Stats;
 pub use suite::CipherSuite;
+
+/// Compiles only if the value is wiped when it is dropped.
+const fn wipes<T: zeroize::ZeroizeOnDrop>(_: &T) {}

@@ -1,7 +1,10 @@
 //! Keys for SRTP (RFC 5764): the profiles negotiated by `use_srtp`, and their keying material.
 
+use zeroize::Zeroizing;
+
 use crate::error::Failure;
 use crate::handshake::{ExtensionType, Extensions, UseSrtp};
+use crate::wipes;
 
 /// Returns the `use_srtp` offer for these profiles.
 pub(crate) fn offer(ours: &[SrtpProfile]) -> Vec<u8> {
@@ -87,12 +90,14 @@ impl SrtpProfile {
 /// SRTP keying material for both ends (RFC 5764 §4.2): client key, server key, client salt, server salt. Never
 /// printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SrtpKeys(Box<[u8]>);
+pub struct SrtpKeys(Zeroizing<Box<[u8]>>);
+
+const _: fn(&SrtpKeys) = |keys| wipes(&keys.0);
 
 impl SrtpKeys {
     /// Wraps exported keying material.
     pub(crate) fn new(material: Vec<u8>) -> Self {
-        Self(material.into())
+        Self(Zeroizing::new(material.into()))
     }
 
     /// Returns all keying material; the profile determines how to split it.

@@ -1,6 +1,6 @@
 //! Boxes (ISO/IEC 14496-12 §4.2): headers, and iteration over the boxes inside.
 
-use std::fmt;
+use core::fmt;
 
 use bytes::Bytes;
 use wire::{Reader, Truncated};
@@ -76,7 +76,7 @@ pub(crate) struct Child {
 pub(crate) fn children(body: &Bytes) -> impl Iterator<Item = Result<Child, Error>> + use<> {
     let mut rest = body.clone();
     let mut at = 0u64;
-    std::iter::from_fn(move || {
+    core::iter::from_fn(move || {
         if rest.len() < HEAD_BYTES {
             return None;
         }

@@ -32,7 +32,7 @@ const LENGTH_BYTES_MAX: usize = 4;
 /// objectTypeIndication of MPEG-4 AAC.
 pub(crate) const OBJECT_TYPE_AAC: u8 = 0x40;
 /// objectTypeIndications of MPEG-2 AAC: Main, LC, SSR.
-pub(crate) const OBJECT_TYPES_AAC_MPEG2: std::ops::RangeInclusive<u8> = 0x66..=0x68;
+pub(crate) const OBJECT_TYPES_AAC_MPEG2: core::ops::RangeInclusive<u8> = 0x66..=0x68;
 /// objectTypeIndication of ISO/IEC 13818-3 audio.
 pub(crate) const OBJECT_TYPE_MPEG2_AUDIO: u8 = 0x69;
 /// objectTypeIndication of ISO/IEC 11172-3 audio.

@@ -1,5 +1,7 @@
 //! Units of a track as samples of fragments; each sample lasts until the next one.
 
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 use media::{AccessUnit, CodecConfig, Track, TrackId};
 
@@ -90,7 +92,7 @@ impl Samples {
 
     /// Takes the complete samples for a fragment, with the decode time of the first.
     pub fn take(&mut self) -> (i64, Vec<FragmentSample>) {
-        (self.at, std::mem::take(&mut self.complete))
+        (self.at, core::mem::take(&mut self.complete))
     }
 
     fn add(&mut self, dts: i64, sample: FragmentSample) {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crypto::{Random, Seed, constant_time_eq};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use crate::error::Error;
 use crate::limits::{PASSWORD_CHARS, UFRAG_CHARS};
@@ -62,8 +63,13 @@ impl Tag {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     ufrag: String,
-    password: String,
+    password: Zeroizing<String>,
 }
+
+/// Compiles only if the value is wiped when it is dropped.
+const fn wipes<T: ZeroizeOnDrop>(_: &T) {}
+
+const _: fn(&Credentials) = |credentials| wipes(&credentials.password);
 
 impl Credentials {
     /// Creates credentials from the peer's description. Accepts any visible ASCII without a colon, since peers
@@ -74,14 +80,17 @@ impl Credentials {
         if !fits || !visible(ufrag) || !visible(password) || ufrag.contains(':') {
             return Err(Error::Credentials);
         }
-        Ok(Self { ufrag: ufrag.to_owned(), password: password.to_owned() })
+        Ok(Self { ufrag: ufrag.to_owned(), password: Zeroizing::new(password.to_owned()) })
     }
 
     /// Draws credentials from a seed.
     #[must_use]
     pub fn random(seed: &Seed) -> Self {
         let mut random = seed.derive("ice credentials", 0).random();
-        Self { ufrag: draw(&mut random, UFRAG_DRAWN), password: draw(&mut random, PASSWORD_DRAWN) }
+        Self {
+            ufrag: draw(&mut random, UFRAG_DRAWN),
+            password: Zeroizing::new(draw(&mut random, PASSWORD_DRAWN)),
+        }
     }
 
     /// Draws credentials whose user name fragment begins with `tag`.

@@ -14,6 +14,8 @@
 //!
 //! Extension blocks are read by [`crate::extension`].
 
+use alloc::vec::Vec;
+
 use sdp::PayloadType;
 use wire::{Reader, Truncated};
 
@@ -152,7 +154,7 @@ impl<'a> Header<'a> {
             out.extend_from_slice(&u16::try_from(words).unwrap_or(u16::MAX).to_be_bytes());
             out.extend_from_slice(block.bytes);
             let missing = words.saturating_mul(WORD_BYTES).saturating_sub(block.bytes.len());
-            out.extend(std::iter::repeat_n(0, missing));
+            out.extend(core::iter::repeat_n(0, missing));
         }
     }
 }
@@ -223,7 +225,7 @@ impl<'a> Packet<'a> {
 /// Appends padding of `count` bytes: zeros followed by the count.
 pub fn write_padding(count: u8, out: &mut Vec<u8>) {
     if let Some(zeros) = count.checked_sub(1) {
-        out.extend(std::iter::repeat_n(0, usize::from(zeros)));
+        out.extend(core::iter::repeat_n(0, usize::from(zeros)));
         out.push(count);
     }
 }

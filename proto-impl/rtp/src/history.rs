@@ -6,8 +6,8 @@
 //! however long it watches. A viewer costs about 130 bytes, 24 for each gap (up to 32), and about 40 for each
 //! packet retransmitted to it in the last second (up to 512).
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

@@ -1,10 +1,6 @@
-//! Wall-clock time in RTCP's format (RFC 3550 §4), and the anchor that relates it to the `now` that state machines are
-//! given.
+//! Wall-clock time in RTCP's format (RFC 3550 §4).
 
-use std::time::{Duration, Instant};
-
-/// Seconds from 1900, the NTP epoch, to 1970, the Unix epoch.
-const UNIX_EPOCH_SECONDS: u64 = 2_208_988_800;
+use core::time::Duration;
 
 /// A time as 32.32 fixed-point seconds since 1900. Wraps around in 2036; differences remain valid when it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,32 +57,6 @@ fn fixed(duration: Duration) -> u64 {
     (duration.as_secs() << 32).wrapping_add(fraction)
 }
 
-/// An instant, and the wall-clock time at that instant. A state machine is given an anchor on creation, so that it need
-/// not read a clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NtpAnchor {
-    at: Instant,
-    time: NtpTime,
-}
-
-impl NtpAnchor {
-    /// Anchors `now` to a time since the Unix epoch.
-    #[must_use]
-    pub fn new(now: Instant, since_unix_epoch: Duration) -> Self {
-        let time = NtpTime(UNIX_EPOCH_SECONDS << 32).plus(since_unix_epoch);
-        Self { at: now, time }
-    }
-
-    /// Returns the wall-clock time at `now`.
-    #[must_use]
-    pub fn at(&self, now: Instant) -> NtpTime {
-        match now.checked_duration_since(self.at) {
-            Some(later) => self.time.plus(later),
-            None => self.time.minus(self.at.saturating_duration_since(now)),
-        }
-    }
-}
-
 /// Converts a duration to units of 1/65536 s, the unit of delays in RTCP reports; at most 18 hours.
 #[must_use]
 pub(crate) fn compact(duration: Duration) -> u32 {
@@ -94,6 +64,7 @@ pub(crate) fn compact(duration: Duration) -> u32 {
 }
 
 /// Converts units of 1/65536 s to a duration.
+#[cfg(any(test, feature = "std"))]
 #[must_use]
 pub(crate) fn from_compact(units: u32) -> Duration {
     Duration::from_nanos((u64::from(units) * 1_000_000_000) >> 16)
@@ -102,18 +73,6 @@ pub(crate) fn from_compact(units: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_follow_the_anchor() {
-        let start = netsim::Clock::new().now();
-        let anchor = NtpAnchor::new(start, Duration::from_millis(1_500));
-        let time = anchor.at(start);
-        assert_eq!(time.value(), (UNIX_EPOCH_SECONDS + 1) << 32 | 0x8000_0000);
-        assert_eq!(u64::from(time.middle()), time.value() >> 16 & 0xffff_ffff);
-        let later = anchor.at(start + Duration::from_millis(250));
-        assert_eq!((later.since(time), time.since(later)), (Some(Duration::from_millis(250)), None));
-        assert_eq!(later.minus(Duration::from_millis(250)), time);
-    }
 
     #[test]
     fn the_era_wraps_and_units_convert() {

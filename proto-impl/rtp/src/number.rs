@@ -1,6 +1,6 @@
 //! Newtypes for the numbers in a packet.
 
-use std::fmt;
+use core::fmt;
 
 /// A synchronization source (RFC 3550 §3): the identifier of a stream's sender.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

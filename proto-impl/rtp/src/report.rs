@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use media::Unwrap;
 
-use crate::ntp::{NtpAnchor, NtpTime, from_compact};
+use crate::anchor::NtpAnchor;
+use crate::ntp::{NtpTime, from_compact};
 use crate::rtcp::{Dlrr, ReportBlock, SenderInfo};
 
 /// Interval between two reports.

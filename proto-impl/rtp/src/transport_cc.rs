@@ -1,7 +1,8 @@
 //! The receiving side of transport-wide feedback: reports arrival times to the sender, which estimates the
 //! bandwidth from them. Browsers increase their rate only with this feedback or with REMB.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use std::time::{Duration, Instant};
 
 use crate::number::{ExtendedSequence, SequenceNumber, Ssrc};

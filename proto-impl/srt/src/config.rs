@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use zeroize::Zeroizing;
+
 pub use crypto::AesKeyLength as KeyLength;
 
 use crate::filter::PacketFilter;
+use crate::km::wipes;
 
 /// Shortest passphrase, in bytes (SRTO_PASSPHRASE).
 pub const PASSPHRASE_BYTES_MIN: usize = 10;
@@ -30,7 +33,9 @@ pub(crate) const FLOW_WINDOW_MIN: u32 = 32;
 
 /// The secret shared by both sides. Never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Passphrase(Arc<str>);
+pub struct Passphrase(Arc<Zeroizing<String>>);
+
+const _: fn(&Passphrase) = |passphrase| wipes(&*passphrase.0);
 
 /// Error: a passphrase must have 10 to 80 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +46,7 @@ impl Passphrase {
     /// Creates a passphrase of 10 to 80 bytes.
     pub fn new(text: &str) -> Result<Self, PassphraseLength> {
         if (PASSPHRASE_BYTES_MIN..=PASSPHRASE_BYTES_MAX).contains(&text.len()) {
-            Ok(Self(text.into()))
+            Ok(Self(Arc::new(Zeroizing::new(text.to_owned()))))
         } else {
             Err(PassphraseLength)
         }

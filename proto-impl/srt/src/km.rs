@@ -16,6 +16,7 @@ use std::num::NonZeroU32;
 
 use crypto::{Random, pbkdf2_hmac_sha1, unwrap_key, wrap_key};
 use wire::Reader;
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use crate::config::{KeyLength, Passphrase};
 
@@ -70,11 +71,11 @@ pub enum KmError {
 
 /// Stream encrypting key. Never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Sek(Vec<u8>);
+pub(crate) struct Sek(Zeroizing<Vec<u8>>);
 
 impl Sek {
     pub(crate) fn draw(random: &mut Random, length: KeyLength) -> Self {
-        let mut bytes = vec![0; length.bytes()];
+        let mut bytes = Zeroizing::new(vec![0; length.bytes()]);
         random.fill(&mut bytes);
         Self(bytes)
     }
@@ -93,11 +94,11 @@ impl std::fmt::Debug for Sek {
 /// Key encrypting key, which wraps stream keys. Deriving it takes about a millisecond, to make guessing passphrases
 /// slow. It is derived only once for each salt.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Kek(Vec<u8>);
+pub(crate) struct Kek(Zeroizing<Vec<u8>>);
 
 impl Kek {
     pub(crate) fn derive(passphrase: &Passphrase, salt: &[u8; SALT_BYTES], length: KeyLength) -> Self {
-        let mut key = vec![0; length.bytes()];
+        let mut key = Zeroizing::new(vec![0; length.bytes()]);
         let salt = salt.last_chunk::<DERIVATION_SALT_BYTES>().copied().unwrap_or_default();
         pbkdf2_hmac_sha1(passphrase.bytes(), &salt, ITERATIONS, &mut key);
         Self(key)
@@ -109,6 +110,14 @@ impl std::fmt::Debug for Kek {
         f.write_str("Kek(..)")
     }
 }
+
+/// Compiles only if the value is wiped when it is dropped.
+pub(crate) const fn wipes<T: ZeroizeOnDrop>(_: &T) {}
+
+const _: fn(&Sek, &Kek) = |sek, kek| {
+    wipes(&sek.0);
+    wipes(&kek.0);
+};
 
 /// The stream keys in a message: the even key, the odd key, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,7 +187,7 @@ impl<'a> KeyMaterial<'a> {
         let keys = unwrap_key(&kek.0, self.wrapped).map_err(|_| KmError::Secret)?;
         // If both keys are present, the even one comes first.
         let (first, second) = keys.split_at_checked(self.length.bytes()).ok_or(KmError::Malformed)?;
-        let sek = |bytes: &[u8]| Some(Sek(bytes.to_vec()));
+        let sek = |bytes: &[u8]| Some(Sek(Zeroizing::new(bytes.to_vec())));
         Ok(match (self.even, self.odd) {
             (true, true) => Keys { even: sek(first), odd: sek(second) },
             (true, false) => Keys { even: sek(first), odd: None },

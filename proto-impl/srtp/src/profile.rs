@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use zeroize::{ZeroizeOnDrop, Zeroizing};
+
 /// Maximum size of a master key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 32;
 /// Maximum size of a salt, in bytes: 112 bits.
@@ -84,10 +86,18 @@ impl Profile {
 #[derive(Clone, PartialEq, Eq)]
 pub struct MasterKey {
     profile: Profile,
-    key: [u8; KEY_BYTES_MAX],
+    key: Zeroizing<[u8; KEY_BYTES_MAX]>,
     /// Salt, padded with zeros on the right (RFC 7714 §11).
-    salt: [u8; SALT_BYTES_MAX],
+    salt: Zeroizing<[u8; SALT_BYTES_MAX]>,
 }
+
+/// Compiles only if the value is wiped when it is dropped.
+pub(crate) const fn wipes<T: ZeroizeOnDrop>(_: &T) {}
+
+const _: fn(&MasterKey) = |master| {
+    wipes(&master.key);
+    wipes(&master.salt);
+};
 
 impl MasterKey {
     /// Creates a master key; `None` if a length does not match the profile.
@@ -96,7 +106,7 @@ impl MasterKey {
         if key.len() != profile.key_bytes() || salt.len() != profile.salt_bytes() {
             return None;
         }
-        let mut master = Self { profile, key: [0; KEY_BYTES_MAX], salt: [0; SALT_BYTES_MAX] };
+        let mut master = Self { profile, key: Zeroizing::default(), salt: Zeroizing::default() };
         master.key.get_mut(..key.len())?.copy_from_slice(key);
         master.salt.get_mut(..salt.len())?.copy_from_slice(salt);
         Some(master)
@@ -123,8 +133,8 @@ impl MasterKey {
         self.key.get(..self.profile.key_bytes()).unwrap_or_default()
     }
 
-    pub(crate) const fn salt(&self) -> [u8; SALT_BYTES_MAX] {
-        self.salt
+    pub(crate) fn salt(&self) -> [u8; SALT_BYTES_MAX] {
+        *self.salt
     }
 }
 

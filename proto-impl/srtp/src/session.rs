@@ -1,9 +1,10 @@
 //! Session keys, which encrypt or decrypt packets. The caller determines the index of a packet.
 
 use crypto::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, AesCtr, HmacSha1Key, constant_time_eq};
+use zeroize::Zeroizing;
 
 use crate::derive::{Label, session_key, session_salt};
-use crate::profile::{KEY_BYTES_MAX, MasterKey, Profile};
+use crate::profile::{KEY_BYTES_MAX, MasterKey, Profile, wipes};
 
 /// Length of the HMAC-SHA1 tag, truncated to 80 of 160 bits (RFC 3711 §4.2.1).
 const HMAC_TAG_BYTES: usize = 10;
@@ -212,24 +213,31 @@ pub(crate) fn rtcp_index_of(profile: Profile, packet: &[u8]) -> Option<u32> {
 pub(crate) struct Keys {
     profile: Profile,
     pub(crate) rtp: Session,
-    rtcp_key: [u8; KEY_BYTES_MAX],
-    rtcp_tag_key: [u8; HMAC_KEY_BYTES],
+    rtcp_key: Zeroizing<[u8; KEY_BYTES_MAX]>,
+    rtcp_tag_key: Zeroizing<[u8; HMAC_KEY_BYTES]>,
     rtcp_salt: u128,
 }
+
+const _: fn(&Keys) = |keys| {
+    wipes(&keys.rtcp_key);
+    wipes(&keys.rtcp_tag_key);
+};
 
 impl Keys {
     /// Derives the keys. Never `None`, because a master key has the lengths of its profile.
     pub(crate) fn new(master: &MasterKey) -> Option<Self> {
         let profile = master.profile();
-        let (mut key, mut tag_key) = ([0; KEY_BYTES_MAX], [0; HMAC_KEY_BYTES]);
+        let mut key = Zeroizing::new([0; KEY_BYTES_MAX]);
+        let mut tag_key = Zeroizing::new([0; HMAC_KEY_BYTES]);
         session_key(master, Label::RtpEncryption, key.get_mut(..profile.key_bytes())?);
-        session_key(master, Label::RtpAuthentication, &mut tag_key);
+        session_key(master, Label::RtpAuthentication, &mut *tag_key);
         let salt = upper(session_salt(master, Label::RtpSalt));
-        let rtp = Session::new(profile, key.get(..profile.key_bytes())?, &tag_key, salt)?;
+        let rtp = Session::new(profile, key.get(..profile.key_bytes())?, &*tag_key, salt)?;
 
-        let (mut rtcp_key, mut rtcp_tag_key) = ([0; KEY_BYTES_MAX], [0; HMAC_KEY_BYTES]);
+        let mut rtcp_key = Zeroizing::new([0; KEY_BYTES_MAX]);
+        let mut rtcp_tag_key = Zeroizing::new([0; HMAC_KEY_BYTES]);
         session_key(master, Label::RtcpEncryption, rtcp_key.get_mut(..profile.key_bytes())?);
-        session_key(master, Label::RtcpAuthentication, &mut rtcp_tag_key);
+        session_key(master, Label::RtcpAuthentication, &mut *rtcp_tag_key);
         let rtcp_salt = upper(session_salt(master, Label::RtcpSalt));
         Some(Self { profile, rtp, rtcp_key, rtcp_tag_key, rtcp_salt })
     }
@@ -241,7 +249,7 @@ impl Keys {
     /// Returns the expanded keys for one RTCP packet.
     pub(crate) fn rtcp(&self) -> Option<Session> {
         let key = self.rtcp_key.get(..self.profile.key_bytes())?;
-        Session::new(self.profile, key, &self.rtcp_tag_key, self.rtcp_salt)
+        Session::new(self.profile, key, &*self.rtcp_tag_key, self.rtcp_salt)
     }
 }
 

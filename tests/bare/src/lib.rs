@@ -42,3 +42,31 @@ pub fn codec(record: wire::Bytes) -> Option<media::Codec> {
     let config = media::codec::h264::Config::read(record).ok()?;
     Some(media::CodecConfig::H264(config).codec())
 }
+
+/// Returns the frames that a packet of H.264 completes, and the requests in a packet of RTCP.
+pub fn received(
+    depacketizer: &mut rtp::payload::Depacketizer,
+    datagram: &[u8],
+) -> (Vec<rtp::payload::Frame>, usize) {
+    if rtp::is_rtcp(datagram) {
+        return (Vec::new(), rtp::rtcp::packets(datagram).flatten().count());
+    }
+    if let Ok(packet) = rtp::Packet::read(datagram) {
+        let (timestamp, marker) = (packet.header.timestamp, packet.header.marker);
+        let part = rtp::payload::Part { timestamp, marker, gap: false, payload: packet.payload };
+        // The depacketizer counts malformed payloads.
+        depacketizer.handle_part(&part).ok();
+    }
+    (core::iter::from_fn(|| depacketizer.poll_frame()).collect(), 0)
+}
+
+/// Returns the samples in a piece of an MP4 file.
+pub fn samples(reader: &mut fmp4::Reader, mut piece: &[u8]) -> Result<Vec<fmp4::Sample>, fmp4::Error> {
+    let mut found = Vec::new();
+    while let Some(event) = reader.read(&mut piece)? {
+        if let fmp4::Event::Sample(sample) = event {
+            found.push(sample);
+        }
+    }
+    Ok(found)
+}

@@ -1,9 +1,11 @@
 //! Secrets of a session (RFC 5246 §6.3, §8.1; RFC 7627 §4; RFC 5705 §4).
 
 use crypto::tls12_prf;
+use zeroize::Zeroizing;
 
 use crate::record::Cipher;
 use crate::suite::CipherSuite;
+use crate::wipes;
 
 /// Length of the data in a Finished (RFC 5246 §7.4.9).
 pub(crate) const VERIFY_BYTES: usize = 12;
@@ -20,10 +22,12 @@ pub(crate) enum Sender {
 /// The master secret and the values used with it. Never printed.
 pub(crate) struct Secrets {
     suite: CipherSuite,
-    master: [u8; 48],
+    master: Zeroizing<[u8; 48]>,
     /// Random values of the client and of the server, in this order.
     randoms: [u8; 64],
 }
+
+const _: fn(&Secrets) = |secrets| wipes(&secrets.master);
 
 impl Secrets {
     /// Derives the secrets from the premaster secret and from the session hash up to `ClientKeyExchange` (RFC
@@ -36,8 +40,8 @@ impl Secrets {
         server_random: &[u8; 32],
     ) -> Option<Self> {
         let session_hash = suite.hash().digest(transcript);
-        let mut master = [0; 48];
-        tls12_prf(suite.hash(), shared, b"extended master secret", &session_hash, &mut master)
+        let mut master = Zeroizing::new([0; 48]);
+        tls12_prf(suite.hash(), shared, b"extended master secret", &session_hash, &mut *master)
             .then_some(())?;
         let mut randoms = [0; 64];
         for (to, from) in randoms.iter_mut().zip(client_random.iter().chain(server_random)) {
@@ -51,7 +55,7 @@ impl Secrets {
         let algorithm = self.suite.aead();
         let (key_bytes, iv_bytes) = (algorithm.key_bytes(), Cipher::iv_bytes(algorithm));
         let (client, server) = self.randoms.split_at_checked(32)?;
-        let mut block = [0; KEY_BLOCK_BYTES_MAX];
+        let mut block = Zeroizing::new([0; KEY_BLOCK_BYTES_MAX]);
         let block = block.get_mut(..key_bytes.saturating_add(iv_bytes).saturating_mul(2))?;
         self.prf(b"key expansion", &[server, client].concat(), block).then_some(())?;
         let (client_key, rest) = block.split_at_checked(key_bytes)?;
@@ -84,7 +88,7 @@ impl Secrets {
     }
 
     fn prf(&self, label: &[u8], seed: &[u8], out: &mut [u8]) -> bool {
-        tls12_prf(self.suite.hash(), &self.master, label, seed, out)
+        tls12_prf(self.suite.hash(), &*self.master, label, seed, out)
     }
 }
 

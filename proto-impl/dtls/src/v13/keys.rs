@@ -10,6 +10,9 @@
 //! Pre-shared keys are not supported, so all sessions have the same early secret.
 
 use crypto::Hash;
+use zeroize::Zeroizing;
+
+use crate::wipes;
 
 use super::record::Keys;
 use crate::put;
@@ -22,12 +25,14 @@ const PREFIX: &[u8] = b"dtls13";
 #[derive(Clone)]
 pub(crate) struct Secret {
     hash: Hash,
-    bytes: Box<[u8]>,
+    bytes: Zeroizing<Box<[u8]>>,
 }
+
+const _: fn(&Secret) = |secret| wipes(&secret.bytes);
 
 impl Secret {
     fn extract(hash: Hash, salt: &[u8], secret: &[u8]) -> Self {
-        Self { hash, bytes: hash.mac(salt, &[secret]).into() }
+        Self { hash, bytes: Zeroizing::new(hash.mac(salt, &[secret]).into()) }
     }
 
     /// `HKDF-Expand-Label` (RFC 8446 §7.1). `None` if a primitive fails.
@@ -40,9 +45,9 @@ impl Secret {
     }
 
     fn expand_to_secret(&self, label: &[u8], context: &[u8]) -> Option<Self> {
-        let mut bytes = vec![0; self.hash.bytes()];
+        let mut bytes = Zeroizing::new(vec![0; self.hash.bytes()].into_boxed_slice());
         self.expand(PREFIX, label, context, &mut bytes)?;
-        Some(Self { hash: self.hash, bytes: bytes.into() })
+        Some(Self { hash: self.hash, bytes })
     }
 
     /// Returns the salt for the next stage.
@@ -64,7 +69,7 @@ impl Secret {
     /// Returns the keys for a direction (RFC 8446 §7.3, RFC 9147 §4.2.3).
     pub(crate) fn keys(&self, suite: CipherSuite) -> Option<Keys> {
         let algorithm = suite.aead();
-        let mut key = vec![0; algorithm.key_bytes()];
+        let mut key = Zeroizing::new(vec![0; algorithm.key_bytes()]);
         let mut mask = key.clone();
         let mut iv = [0; crypto::AEAD_NONCE_BYTES];
         self.expand(PREFIX, b"key", &[], &mut key)?;
@@ -162,7 +167,7 @@ mod tests {
         assert_eq!(secret.bytes[..], hex("1dc826e93606aa6fdc0aadc12f741b01046aa6b99f691ed221a9f0ca043fbeac"));
         let transcript = hex("860c06edc07858ee8e78f0e7428c58edd6b43f2ca3e6e95f02ed063cf0e1cad8");
         let server = expand(&secret, b"s hs traffic", &transcript, 32);
-        let server = Secret { hash, bytes: server.into() };
+        let server = Secret { hash, bytes: Zeroizing::new(server.into()) };
         assert_eq!(server.bytes[..], hex("b67b7d690cc16c4e75e54213cb2d37b4e9c912bcded9105d42befd59d391ad38"));
         assert_eq!(expand(&server, b"key", &[], 16), hex("3fce516009c21727d0f2e4e86ee403bc"));
         assert_eq!(expand(&server, b"iv", &[], 12), hex("5d313eb2671276ee13000b30"));

@@ -1,6 +1,7 @@
 //! Movie fragments (ISO/IEC 14496-12 §8.8): a `moof` as runs of samples in file order.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 use wire::{Reader, Truncated};

@@ -1,6 +1,8 @@
 //! Finds every sample of a fragmented file without reading its media, so that a recording can be turned into a plain
 //! file, even after a crash.
 
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 use media::CodecConfig;
 

@@ -19,6 +19,8 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use alloc::vec::Vec;
+
 use bytes::{Buf, Bytes, BytesMut};
 use media::TrackKind;
 
@@ -285,7 +287,7 @@ impl Reader {
 
     /// Takes the held bytes together with their buffer.
     fn take_held(&mut self) -> Bytes {
-        std::mem::take(&mut self.held).freeze()
+        core::mem::take(&mut self.held).freeze()
     }
 
     /// Skips the bytes before `end`.

@@ -1,6 +1,8 @@
 //! The index of a file, `moov` (ISO/IEC 14496-12 §8.2): its tracks, their sample tables, and the defaults of fragments.
 
-use std::sync::Arc;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 use media::{CodecConfig, Timescale};
@@ -182,7 +184,7 @@ fn language(mdia: &Bytes, mdhd: &Bytes) -> Result<Option<Arc<str>>, Error> {
         let tag = elng.get(4..).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
         let is_tag = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
         if !tag.is_empty() && tag.len() <= LANGUAGE_BYTES_MAX && tag.iter().all(is_tag) {
-            return Ok(std::str::from_utf8(tag).ok().map(Arc::from));
+            return Ok(core::str::from_utf8(tag).ok().map(Arc::from));
         }
     }
     let packed = packed_language(mdhd).map_err(short_in(b"mdhd"))?;

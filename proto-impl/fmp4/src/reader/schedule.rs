@@ -1,6 +1,7 @@
 //! The order in which the samples of a file are read.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use super::EMPTY_SAMPLES_MAX;
 use super::fragment::Run;

@@ -1,5 +1,8 @@
 //! Writing movie fragments (ISO/IEC 14496-12 §8.8): `moof` and `mdat`, with one track as in CMAF, or with several.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 use media::TrackKind;
 

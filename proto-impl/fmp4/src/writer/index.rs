@@ -1,6 +1,8 @@
 //! The index of a plain file: sample tables (ISO/IEC 14496-12 §8.6 and §8.7), collected while the media is written, and
 //! written at the end.
 
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 
 use super::out::Out;

@@ -12,7 +12,8 @@ mod segment;
 mod tests;
 mod text;
 
-use std::sync::Arc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 use media::codec::{vp8, vp9};

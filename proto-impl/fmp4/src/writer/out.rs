@@ -1,5 +1,7 @@
 //! Output of boxes, whose sizes are filled in when a box ends.
 
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 
 /// Big-endian output buffer. Like `wire::Writer`, it truncates values that do not fit their field.

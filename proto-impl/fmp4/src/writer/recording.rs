@@ -8,6 +8,8 @@
 //! The former fragmented file becomes the payload of one `mdat`. The first eight bytes after `ftyp` decide
 //! which of the two forms a reader sees; they are written last, when all other bytes are on the disk.
 
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 
 use super::index::{MEDIA_HEAD_BYTES, media_head, moov};
@@ -168,7 +170,7 @@ mod tests {
     fn a_file_that_was_not_written_to_its_end_has_its_whole_fragments() {
         let file = recorded(&video(1));
         let whole = indexed(&file).unwrap();
-        let mut ends = std::collections::BTreeSet::new();
+        let mut ends = alloc::collections::BTreeSet::new();
         let head = recording_head(&[video(1), audio(2)], ROOM).unwrap().len();
         for length in head..file.len() {
             let mut cut = file[..length].to_vec();

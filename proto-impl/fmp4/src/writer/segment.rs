@@ -1,5 +1,7 @@
 //! Boxes that may precede the fragments of a segment: `styp`, `sidx`, `prft`.
 
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 
 use super::out::Out;

@@ -3,6 +3,8 @@
 //! The samples of a track follow each other without gaps: a sample has the cues that are shown for all of its time,
 //! or an empty cue.
 
+use alloc::vec::Vec;
+
 use bytes::{Bytes, BytesMut};
 
 use super::fragment::{Fragment, FragmentSample};

@@ -220,6 +220,12 @@ impl Demuxer {
         self.map.as_ref()
     }
 
+    /// Entry of the program in the program association table; `None` before the first one.
+    #[must_use]
+    pub const fn entry(&self) -> Option<&Pat> {
+        self.program.as_ref()
+    }
+
     /// Returns the counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -1,7 +1,7 @@
 //! Detects growing queues on the path from the trend of one-way delays between groups of packets (§5 of the
 //! draft, but with the linear trend that browsers use instead of the draft's Kalman filter).
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 /// Duration of a group, in microseconds: packets sent within this time are measured together.
 const GROUP_MICROS: i64 = 5_000;
@@ -113,7 +113,7 @@ impl DelayDetector {
         if current.takes(sent, arrived) {
             return None;
         }
-        let complete = std::mem::replace(current, Group::new(sent, arrived));
+        let complete = core::mem::replace(current, Group::new(sent, arrived));
         let before = self.before.replace(complete)?;
         let departed = complete.sent_last.saturating_sub(before.sent_last);
         let came = complete.arrived_last.saturating_sub(before.arrived_last);

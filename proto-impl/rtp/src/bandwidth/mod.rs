@@ -29,6 +29,7 @@ mod received;
 mod reported;
 mod sent;
 
+use alloc::boxed::Box;
 use std::time::{Duration, Instant};
 
 use crate::rtcp::TransportFeedback;

@@ -22,7 +22,7 @@ const GROWTH: f64 = 1.35;
 const GROWTH_NEAR: f64 = 1.08;
 /// If the ratio of the estimate to the rate at which a queue was observed is in this range, the estimate counts as near
 /// that rate.
-const NEAR: std::ops::Range<f64> = 0.8..1.25;
+const NEAR: core::ops::Range<f64> = 0.8..1.25;
 /// Maximum estimate as a multiple of the rate received.
 const HEADROOM: f64 = 2.0;
 /// Bits per second added to the maximum that [`HEADROOM`] gives.

@@ -21,6 +21,7 @@
 //! A receiver that reports falsely only lowers its own rate, not below [`LIMIT_MIN`], or is sent data that it
 //! does not receive.
 
+use alloc::vec::Vec;
 use std::time::{Duration, Instant};
 
 use crate::number::{SequenceNumber, Ssrc};
@@ -288,7 +289,7 @@ impl ReportedPath {
         if since.is_some_and(|since| now.saturating_duration_since(since) < SETTLES) {
             return false;
         }
-        if std::mem::replace(&mut source.change, self.change) != self.change {
+        if core::mem::replace(&mut source.change, self.change) != self.change {
             let is_whole = since.is_some_and(|since| {
                 before == Some(since) && now.saturating_duration_since(since) >= SETTLED
             });
@@ -341,7 +342,7 @@ impl ReportedPath {
         let arrived = sent.saturating_mul(expected.saturating_sub(lost)) / expected;
         let loss_of_all = lost.saturating_mul(1000) / expected;
         // Media published before the receiver joined is sent in a burst, so its loss says little about the path.
-        let joined = self.joined.as_mut().map_or(0, |(_, packets)| std::mem::take(packets));
+        let joined = self.joined.as_mut().map_or(0, |(_, packets)| core::mem::take(packets));
         let (expected, lost) = (expected.saturating_sub(joined), lost.saturating_sub(joined));
         Some(Seen { took, sent, arrived, loss_of_all, expected, lost })
     }
@@ -366,7 +367,7 @@ impl ReportedPath {
             self.own = self.own.min(seen.loss());
             if trial.loss >= AWAY_MIN && self.limit.is_some_and(|limit| self.carried > limit) {
                 // The path may have been interrupted only briefly, so its former rate is tried again once.
-                let carried = std::mem::take(&mut self.carried);
+                let carried = core::mem::take(&mut self.carried);
                 return self.set(now, Some(carried.saturating_mul(SPREAD) / 100));
             }
             if self.capacity.is_some_and(|before| trial.arrived >= before * NEAR.0 / 100) {

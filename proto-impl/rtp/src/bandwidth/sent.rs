@@ -1,6 +1,6 @@
 //! Log of sent packets with their transport-wide numbers and times.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 /// Maximum number of packets remembered: more than are in flight for four seconds at 10 Mb/s, or for fifteen at
 /// 2.5 Mb/s.
@@ -97,7 +97,7 @@ impl SentLog {
     #[allow(clippy::cast_possible_truncation, reason = "the lower bits: both wrap")]
     pub(super) fn push(&mut self, micros: i64, bytes: usize) -> u16 {
         let number = self.next() as u16;
-        let before = std::mem::replace(&mut self.newest, micros / STEP);
+        let before = core::mem::replace(&mut self.newest, micros / STEP);
         // After a pause, all entries are dropped, regardless of how often the times have wrapped around.
         let paused = self.newest.saturating_sub(before) > AGE_MAX.into();
         let time = self.time();

@@ -1,5 +1,7 @@
 //! Bits of a descriptor, most significant first (A.4.1).
 
+use alloc::vec::Vec;
+
 use wire::{BitReader, Truncated};
 
 /// Reads an unsigned number of at most 8 bits.

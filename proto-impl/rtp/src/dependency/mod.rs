@@ -21,6 +21,9 @@ mod structure;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use wire::{BitReader, Truncated};
 
 use crate::Error;

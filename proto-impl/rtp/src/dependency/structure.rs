@@ -1,5 +1,7 @@
 //! Structure of a source's frames: template_dependency_structure (A.4.1).
 
+use alloc::vec::Vec;
+
 use wire::{BitReader, Truncated};
 
 use super::bits::{self, BitWriter};

@@ -1,6 +1,7 @@
 //! The header extensions of a session, and their ids.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::kind::Extension;
 use super::value::Extensions;
@@ -126,7 +127,7 @@ impl ExtensionMap {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use core::time::Duration;
 
     use proptest::prelude::*;
 
@@ -195,7 +196,7 @@ mod tests {
     fn packets_with_the_same_extensions_get_blocks_of_one_length() {
         let map = map(1);
         let mut bytes = Vec::new();
-        let lengths: std::collections::BTreeSet<usize> = (0..2000u16)
+        let lengths: alloc::collections::BTreeSet<usize> = (0..2000u16)
             .map(|number| {
                 let values = Extensions {
                     mid: Some("1"),

@@ -1,6 +1,6 @@
 //! Values of the supported extensions.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use super::kind::Extension;
 use crate::ntp::NtpTime;
@@ -184,6 +184,6 @@ impl<'a> Extensions<'a> {
 /// Reads a mid or rid, which is a token (RFC 8851 §10, RFC 5888 §4): visible ASCII. Trailing zeros, which some senders
 /// add, are removed.
 fn text(value: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(value).ok()?.trim_end_matches('\0');
+    let text = core::str::from_utf8(value).ok()?.trim_end_matches('\0');
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(text)
 }

@@ -2,6 +2,8 @@
 //! unit that does not fit into one packet is sent in several, each with the header of the whole unit (§3.2.3).
 //! Interleaving is not supported. Units, or whole payloads, in ADTS form are unwrapped.
 
+use alloc::vec::Vec;
+
 use bytes::{Bytes, BytesMut};
 use media::codec::aac;
 use wire::BitReader;

@@ -7,6 +7,8 @@
 //!    W                 number of elements, the last of which has no length; 0: each has one
 //! ```
 
+use alloc::vec::Vec;
+
 use bytes::{BufMut, BytesMut};
 use media::codec::av1;
 use wire::Reader;
@@ -77,7 +79,7 @@ fn write_packets(elements: Vec<Element<'_>>, room: usize, key_frame: bool, out: 
     while current.is_some() {
         let at = out.bytes.len();
         out.bytes.put_u8(0);
-        let mut head = if continues { Z } else { 0 } | std::mem::take(&mut sequence);
+        let mut head = if continues { Z } else { 0 } | core::mem::take(&mut sequence);
         continues = false;
         let mut count = 0u8;
         while let Some(element) = &mut current {
@@ -150,7 +152,7 @@ impl Assemble for Depacketizer {
     }
 
     fn end(&mut self, frame: &mut BytesMut, after_gap: bool) -> Ending {
-        let mut segments = std::mem::take(&mut self.segments);
+        let mut segments = core::mem::take(&mut self.segments);
         let ending = self.end_layers(frame, &mut segments, after_gap);
         segments.clear();
         // Keeps the allocation.

@@ -1,5 +1,7 @@
 //! Divides units into payloads of equal length, so that a whole unit can be sent with one call.
 
+use alloc::vec::Vec;
+
 /// Bytes that may be added to a unit, in thousandths of its length.
 const ADDED_MAX: usize = 30;
 /// Bytes of a packet in addition to its payload: IP, UDP, RTP, extensions, SRTP tag.
@@ -114,7 +116,7 @@ impl Plan {
         let padded = lengths.iter().zip(&padding).map(|(length, padding)| length + usize::from(*padding));
         let mut sends = 1usize;
         let mut run: Option<(usize, bool)> = None;
-        for length in padded.chain(std::iter::once(AUDIO_BYTES)) {
+        for length in padded.chain(core::iter::once(AUDIO_BYTES)) {
             run = Some(match run {
                 Some((segment, ended)) if ended || length > segment => {
                     sends = sends.saturating_add(1);
@@ -179,7 +181,7 @@ mod tests {
         for &length in slices {
             unit.extend(u32::try_from(length).unwrap().to_be_bytes());
             unit.push(0x41);
-            unit.extend(std::iter::repeat_n(7, length - 1));
+            unit.extend(core::iter::repeat_n(7, length - 1));
         }
         unit
     }
@@ -268,7 +270,7 @@ mod tests {
             let mut plan = Plan::default();
             let packets = plan.fill(&slices, length, 2, 1);
             let planned: Vec<usize> =
-                plan.lengths.iter().flat_map(|(length, count)| std::iter::repeat_n(*length, *count)).collect();
+                plan.lengths.iter().flat_map(|(length, count)| core::iter::repeat_n(*length, *count)).collect();
             let mut payloads = Payloads::new();
             let (codec, unit) = (config(), picture(&slices));
             nal_units::divide::<H264>(&codec, true, &unit, (length, true), &mut payloads).unwrap();

@@ -6,7 +6,9 @@
 //!    accepted if its first bytes show that it is complete, which only the codec can determine.
 //! 3. A frame that is incomplete at its end, or contains a malformed payload, is dropped.
 
-use std::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use bytes::BytesMut;
 

@@ -84,7 +84,7 @@ impl Depacketizer {
             return Ok(());
         }
         let element = self.element.split();
-        if std::mem::take(&mut self.broken) {
+        if core::mem::take(&mut self.broken) {
             return Ok(());
         }
         let is_adts = *self.is_adts.get_or_insert_with(|| adts::is_adts(&element));
@@ -119,7 +119,7 @@ impl Depacketizer {
 
     fn give_up(&mut self, out: &mut Out<'_>) {
         self.element.clear();
-        if !std::mem::replace(&mut self.broken, true) {
+        if !core::mem::replace(&mut self.broken, true) {
             out.drop_frame();
         }
     }

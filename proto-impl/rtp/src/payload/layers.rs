@@ -28,6 +28,8 @@
 //! 8. A key picture is requested for outputs that stopped or have not begun, but not again soon after one, because an
 //!    encoder may never give what is missing.
 
+use alloc::vec::Vec;
+
 use crate::dependency::{FrameLayer, SPATIAL_LAYERS_MAX};
 
 /// Number of pictures after a key picture from which on an independent layer is output alone.
@@ -218,7 +220,7 @@ impl Layering {
             for output in &mut self.outputs {
                 (output.follows, output.described, output.needed) = (0, 0, 0);
             }
-            if std::mem::take(&mut self.needs_key_frame) {
+            if core::mem::take(&mut self.needs_key_frame) {
                 self.quiet = QUIET_PICTURES;
             }
             return;

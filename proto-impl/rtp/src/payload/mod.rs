@@ -44,7 +44,8 @@ mod tests;
 mod vp8;
 mod vp9;
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
 use media::codec::{Codec, CodecConfig};
@@ -180,9 +181,9 @@ impl Payloads {
     /// not part of the returned payload; it is 0 without [`Packetizer::even`].
     pub fn take_padded(&mut self) -> impl ExactSizeIterator<Item = (Bytes, u8)> + use<> {
         let block = self.bytes.split().freeze();
-        let padding = std::mem::take(&mut self.padding);
+        let padding = core::mem::take(&mut self.padding);
         let mut start = 0;
-        std::mem::take(&mut self.ends).into_iter().enumerate().map(move |(n, end)| {
+        core::mem::take(&mut self.ends).into_iter().enumerate().map(move |(n, end)| {
             let payload = block.slice(start..end);
             start = end;
             (payload, padding.get(n).copied().unwrap_or(0))

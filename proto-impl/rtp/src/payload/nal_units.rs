@@ -5,6 +5,8 @@
 //! (H.264 §7.4.1), divide a payload into several units. The last fragment may lack its end bit, because its
 //! loss would be detected by the sequence numbers.
 
+use alloc::vec::Vec;
+
 use bytes::{BufMut, BytesMut};
 use media::codec::CodecConfig;
 use media::nal;
@@ -184,7 +186,7 @@ fn split_head<F: NalFormat>(bytes: &[u8]) -> Option<(Head, &[u8])> {
 pub(super) struct Depacketizer<F> {
     /// Offset of the length field of the NAL unit being received in fragments.
     fragmented: Option<usize>,
-    format: std::marker::PhantomData<F>,
+    format: core::marker::PhantomData<F>,
 }
 
 impl<F: NalFormat> Assemble for Depacketizer<F> {

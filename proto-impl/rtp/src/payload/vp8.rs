@@ -96,7 +96,7 @@ impl Assemble for Depacketizer {
     fn end(&mut self, frame: &mut BytesMut, _after_gap: bool) -> Ending {
         // The lowest bit of the first byte is 0 in key frames (RFC 6386 §9.1).
         match frame.first() {
-            Some(first) if std::mem::take(&mut self.begun) => Ending::Whole { key_frame: first & 1 == 0 },
+            Some(first) if core::mem::take(&mut self.begun) => Ending::Whole { key_frame: first & 1 == 0 },
             Some(_) | None => Ending::Broken,
         }
     }

@@ -11,6 +11,8 @@
 //! Spatial layers of one picture have the same timestamp. They are combined into a superframe (VP9 bitstream annex B),
 //! which a decoder splits again. [`super::layers`] says which of them are output.
 
+use alloc::vec::Vec;
+
 use bytes::{Buf, BufMut, BytesMut};
 use wire::Reader;
 
@@ -120,7 +122,7 @@ impl Assemble for Depacketizer {
     }
 
     fn end(&mut self, frame: &mut BytesMut, _after_gap: bool) -> Ending {
-        let layers = std::mem::take(&mut self.layers);
+        let layers = core::mem::take(&mut self.layers);
         if self.layer.take().is_some() {
             return Ending::Broken;
         }

@@ -99,7 +99,7 @@ pub(super) struct Hold {
     repairs: Windowed<Duration>,
     /// Delays of reordered packets.
     lateness: Windowed<Duration>,
-    gaps: std::collections::VecDeque<Gap>,
+    gaps: alloc::collections::VecDeque<Gap>,
     /// Mean lateness of late packets, and its mean deviation.
     late: (Duration, Duration),
     /// True if repairs have their own sequence numbers (RFC 4588), so that originals can be recognized.

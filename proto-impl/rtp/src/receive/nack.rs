@@ -1,6 +1,7 @@
 //! Missing packets, and the times at which to request them.
 
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use std::time::{Duration, Instant};
 
 use crate::number::{ExtendedSequence, SequenceNumber};

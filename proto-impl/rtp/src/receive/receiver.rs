@@ -1,6 +1,7 @@
 //! The receiving side of one source.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! The reorder buffer, in which packets wait for earlier ones.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::received::Received;

@@ -1,5 +1,7 @@
 //! The state that a session keeps for each of its peer's sources.
 
+use alloc::vec::Vec;
+
 use crate::number::Ssrc;
 
 /// Maximum number of sources in a session, since a peer may make up any number of them.

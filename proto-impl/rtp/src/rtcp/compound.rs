@@ -1,10 +1,14 @@
 //! Building compound packets.
 
+#[cfg(feature = "std")]
+mod arrivals;
+
+use alloc::vec::Vec;
+
 use super::extended::{DELAYS, Dlrr, REFERENCE_TIME};
 use super::feedback::{REMB, remb_rate};
 use super::report::{BLOCK_BYTES, ReportBlock, SenderInfo};
 use super::source::CNAME;
-use super::transport::{Symbol, write_chunks};
 use super::{COUNT, FirEntry, HEAD_BYTES, Pli, VERSION, format, packet_type};
 use crate::ntp::NtpTime;
 use crate::number::{SequenceNumber, Ssrc};
@@ -189,50 +193,6 @@ impl Compound {
                     put(out, word);
                 }
             }
-        })
-    }
-
-    /// Returns the bytes available for the chunks and deltas of transport-wide feedback, after its fixed part.
-    pub(crate) const fn transport_feedback_room(&self) -> usize {
-        // Header, two sources, base, count, reference, and zeros that fill the last word.
-        self.room().saturating_sub(HEAD_BYTES + 8 + 8 + 3)
-    }
-
-    /// Adds transport-wide feedback. `reference` is in units of 64 ms, deltas in units of 250 us; `None` is a
-    /// packet that did not arrive. If a delta exceeds 16 bits, the caller must start another packet.
-    pub(crate) fn transport_feedback(
-        &mut self,
-        (sender, media): (Ssrc, Ssrc),
-        base: SequenceNumber,
-        (reference, feedback_count): (u32, u8),
-        deltas: &[Option<i16>],
-    ) -> bool {
-        let Ok(count) = u16::try_from(deltas.len()) else {
-            return false;
-        };
-        let symbols: Vec<Symbol> = deltas
-            .iter()
-            .map(|delta| match delta {
-                None => Symbol::Lost,
-                Some(0..=255) => Symbol::Small,
-                Some(_) => Symbol::Large,
-            })
-            .collect();
-        self.part(packet_type::TRANSPORT_FEEDBACK, format::TRANSPORT_CC.into(), |out| {
-            put(out, sender.0);
-            put(out, media.0);
-            out.extend_from_slice(&base.0.to_be_bytes());
-            out.extend_from_slice(&count.to_be_bytes());
-            let [_, a, b, c] = reference.to_be_bytes();
-            out.extend_from_slice(&[a, b, c, feedback_count]);
-            write_chunks(&symbols, out);
-            for delta in deltas.iter().flatten() {
-                match u8::try_from(*delta) {
-                    Ok(small) => out.push(small),
-                    Err(_) => out.extend_from_slice(&delta.to_be_bytes()),
-                }
-            }
-            out.resize(out.len().next_multiple_of(4), 0);
         })
     }
 

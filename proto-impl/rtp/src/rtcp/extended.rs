@@ -1,7 +1,7 @@
 //! Extended reports (RFC 3611): the two block types by which a receiver of media measures its round trip. Other blocks
 //! are skipped.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use wire::{Reader, Truncated};
 
@@ -76,7 +76,7 @@ impl<'a> ExtendedReport<'a> {
     /// Iterates over the blocks; ends at a malformed one.
     pub fn blocks(&self) -> impl Iterator<Item = ExtendedReportBlock<'a>> + 'a {
         let mut reader = Reader::new(self.body);
-        std::iter::from_fn(move || block(&mut reader).ok())
+        core::iter::from_fn(move || block(&mut reader).ok())
     }
 }
 

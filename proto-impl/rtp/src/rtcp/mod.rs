@@ -17,6 +17,7 @@ pub use feedback::{Fir, FirEntry, Nack, Pli, Remb};
 pub use report::{ReceiverReport, ReportBlock, SenderInfo, SenderReport};
 pub use source::{Bye, Item, SourceDescription};
 pub use transport::{Arrival, TransportFeedback};
+#[cfg(feature = "std")]
 pub(crate) use transport::{DELTA_MICROS, REFERENCE_MICROS};
 
 use wire::{Reader, Truncated};

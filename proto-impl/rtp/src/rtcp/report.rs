@@ -1,5 +1,7 @@
 //! Sender and receiver reports (RFC 3550 §6.4).
 
+use alloc::vec::Vec;
+
 use wire::{Reader, Truncated};
 
 use super::take_chunks;

@@ -36,7 +36,7 @@ impl<'a> SourceDescription<'a> {
     /// Iterates over the items of all sources; ends at a malformed one.
     pub fn items(&self) -> impl Iterator<Item = Item<'a>> + 'a {
         let mut walk = Walk { reader: Reader::new(self.body), sources: self.sources, ssrc: None };
-        std::iter::from_fn(move || walk.item().ok().flatten())
+        core::iter::from_fn(move || walk.item().ok().flatten())
     }
 
     /// Returns the canonical name of a source.

@@ -127,34 +127,3 @@ impl<'a> TransportFeedback<'a> {
         })
     }
 }
-
-/// Writes chunks for the symbols, which must not contain [`Symbol::Reserved`]: runs of up to 8191 if longer
-/// than a vector, otherwise vectors of seven.
-pub(crate) fn write_chunks(symbols: &[Symbol], out: &mut Vec<u8>) {
-    const RUN_MAX: usize = 0x1fff;
-    const VECTOR: usize = 7;
-    let mut rest = symbols;
-    while let Some(&first) = rest.first() {
-        let run = rest.iter().take(RUN_MAX).take_while(|&&symbol| symbol == first).count();
-        let (word, taken) = if run > VECTOR || run == rest.len() {
-            (bits(first) << 13 | u16::try_from(run).unwrap_or(0), run)
-        } else {
-            let mut word = 0xc000;
-            for (symbol, shift) in rest.iter().take(VECTOR).zip((0..=12u16).rev().step_by(2)) {
-                word |= bits(*symbol) << shift;
-            }
-            (word, VECTOR.min(rest.len()))
-        };
-        out.extend_from_slice(&word.to_be_bytes());
-        rest = rest.get(taken..).unwrap_or_default();
-    }
-}
-
-const fn bits(symbol: Symbol) -> u16 {
-    match symbol {
-        Symbol::Lost => 0,
-        Symbol::Small => 1,
-        Symbol::Large => 2,
-        Symbol::Reserved => 3,
-    }
-}
