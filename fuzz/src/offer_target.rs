@@ -284,7 +284,7 @@ impl Rig {
         let stream = StreamId(STREAM.0 + 1 + self.granted);
         self.granted += 1;
         let epoch = u32::from(self.granted.is_multiple_of(2));
-        Grant { stream, position, epoch, zero_ms: 0, settings }
+        Grant { stream, position, epoch, zero_ms: 0, settings, standby: false }
     }
 
     /// Passes the first units of the stream to the worker, which describe its tracks.

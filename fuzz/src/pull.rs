@@ -174,8 +174,14 @@ impl Pull {
 
     fn grant(&mut self, publication: Handle) {
         let position = media::Position::default();
-        let grant =
-            Grant { stream: StreamId(1), position, epoch: 0, zero_ms: 0, settings: Arc::clone(&SETTINGS) };
+        let grant = Grant {
+            stream: StreamId(1),
+            position,
+            epoch: 0,
+            zero_ms: 0,
+            settings: Arc::clone(&SETTINGS),
+            standby: false,
+        };
         let reply = Reply::Publication(publication, PublicationNews::Verdict(Ok(grant)));
         self.call(|session, ctx| session.handle_reply(ctx, reply));
     }

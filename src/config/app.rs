@@ -11,6 +11,15 @@ use super::vod::{self, VodSettings};
 use super::{Extensions, Level, Schema};
 use crate::auth::CidrList;
 
+/// Settings of the reactions to the loss of a publisher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LossSettings {
+    /// `publisherGraceMs`: how long a stream waits for a lost publisher.
+    pub publisher_grace: Duration,
+    /// `standbyAfterMs`: silence of a publisher after which its standby takes over.
+    pub standby_after: Duration,
+}
+
 /// The parsed settings of an application. Shared as `Arc`; a change makes a new object with a higher epoch, while
 /// sessions that already exist keep the object with which they began.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +28,8 @@ pub struct AppSettings {
     pub name: Arc<str>,
     /// Number of changes of these settings since the server was started.
     pub epoch: u64,
-    /// `publisherGraceMs`: how long a stream waits for a lost publisher.
-    pub publisher_grace: Duration,
+    /// Reactions to the loss of a publisher.
+    pub loss: LossSettings,
     /// `maxLatencyMs`: a viewer that lags by more than this jumps to the newest key frame.
     pub max_latency: Duration,
     /// `coalesceMs`: how long an audio unit may wait for the next video unit; zero: never.
@@ -107,7 +116,10 @@ impl AppSettings {
         Ok(Self {
             name: name.into(),
             epoch,
-            publisher_grace: millis("publisherGraceMs", 3_600_000)?,
+            loss: LossSettings {
+                publisher_grace: millis("publisherGraceMs", 3_600_000)?,
+                standby_after: values.number("standbyAfterMs", 100u64, 60_000).map(Duration::from_millis)?,
+            },
             max_latency: millis("maxLatencyMs", 600_000)?,
             coalesce: millis("coalesceMs", 10_000)?,
             merge_write: millis("mergeWriteMs", 10_000)?,
@@ -171,7 +183,7 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_documents() {
         let app = AppSettings::defaults("live").unwrap();
-        assert_eq!(app.publisher_grace, Duration::from_secs(5));
+        assert_eq!(app.loss.publisher_grace, Duration::from_secs(5));
         assert_eq!(app.coalesce, Duration::from_millis(40));
         assert!(app.gop_cache && app.ip_filter_enabled);
         assert!(app.allowed_publisher_cidr.is_empty());

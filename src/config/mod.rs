@@ -26,7 +26,7 @@ mod values;
 mod visibility;
 mod vod;
 
-pub use app::{AcceptLimits, AppLimits, AppSettings};
+pub use app::{AcceptLimits, AppLimits, AppSettings, LossSettings};
 pub use cluster::{ClusterSettings, WithoutDirectory};
 pub use group::Group;
 pub use home::{

@@ -136,6 +136,9 @@ macro_rules! members {
             /// but never shown.
             #[serde(rename = "sourceWanted", skip_serializing)]
             pub source_wanted: bool,
+            /// True if a second publisher may wait as a standby.
+            #[serde(rename = "standbyEnabled", skip_serializing_if = "std::ops::Not::not")]
+            pub standby_enabled: bool,
             /// True if any viewer count is not zero.
             #[serde(rename = "anyoneWatching", skip_deserializing)]
             pub anyone_watching: bool,
@@ -160,6 +163,7 @@ macro_rules! members {
                     $($field: $default,)*
                     publish_key: None,
                     source_wanted: false,
+                    standby_enabled: false,
                     anyone_watching: false,
                     origin_address: String::new(),
                     sub_track_stream_ids: Vec::new(),
@@ -179,6 +183,9 @@ macro_rules! members {
                 if record.source_wanted {
                     map.serialize_entry("sourceWanted", &true)?;
                 }
+                if record.standby_enabled {
+                    map.serialize_entry("standbyEnabled", &true)?;
+                }
                 let others = [("publishKey", &record.publish_key), ("conferenceMode", &record.conference_mode)];
                 for (name, value) in others {
                     if value.is_some() {
@@ -197,6 +204,8 @@ macro_rules! members {
         pub struct Body {
             $(#[serde(rename = $json, deserialize_with = "given")]
             pub(in crate::control) $field: Option<Option<<$ty as Member>::Given>>,)*
+            #[serde(rename = "standbyEnabled", deserialize_with = "given")]
+            pub(in crate::control) standby_enabled: Option<Option<bool>>,
             /// The mode of a conference room; absent in the body of a broadcast.
             #[serde(skip)]
             pub(in crate::control) conference_mode: Option<String>,
@@ -205,11 +214,13 @@ macro_rules! members {
         impl Broadcast {
             fn take_create(&mut self, body: Body) {
                 $(assign!($rule, true, self.$field, body.$field);)*
+                assign!(create, true, self.standby_enabled, body.standby_enabled);
                 self.conference_mode = body.conference_mode;
             }
 
             fn take_update(&mut self, body: Body) {
                 $(assign!($rule, false, self.$field, body.$field);)*
+                assign!(both, false, self.standby_enabled, body.standby_enabled);
                 if body.conference_mode.is_some() {
                     self.conference_mode = body.conference_mode;
                 }

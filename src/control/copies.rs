@@ -249,6 +249,7 @@ impl Control {
             self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
             self.cx.post(session.worker, ToWorker::Replaced { conn: session.conn, stream });
         }
+        self.registry.end_standby(&mut self.cx, stream);
         self.registry.cluster.release_stream(stream);
         self.records.note_elsewhere(now, key, true);
         if let Some(live) = self.registry.get_mut(&stream) {

@@ -121,7 +121,8 @@ impl Sessions {
             matches!(source.state, State::Live(_)) && !source.ingest.is_fetched()
         };
         Self {
-            publishers: registry.all().filter(is_publisher).count().saturating_add(access.admissions.len()),
+            publishers: registry.all().filter(is_publisher).count().saturating_add(access.admissions.len())
+                + registry.all().filter(|live| live.standby().is_some()).count(),
             viewers: registry.all().flat_map(Live::viewers).map(ViewerCounts::total).sum(),
             sources: outbound.sources.own().count(),
         }

@@ -14,6 +14,7 @@ use super::acceptance::Measured;
 use super::cluster::Cluster;
 use super::history::{Minutes, StreamSample};
 use super::rest::subtitles::Rates;
+use super::standby::Standby;
 use crate::auth::access::Params;
 use crate::auth::network;
 use crate::config::AppSettings;
@@ -123,6 +124,8 @@ pub(super) struct Live {
     viewers: BTreeMap<WorkerId, ViewerCounts>,
     /// The worker of each sink of the stream, by the sink's kind.
     pub(super) sinks: BTreeMap<&'static str, WorkerId>,
+    /// The publisher that waits to take the stream over.
+    standby: Option<Box<Standby>>,
 }
 
 impl Live {
@@ -146,7 +149,17 @@ impl Live {
             began: now.mono,
             viewers: BTreeMap::new(),
             sinks: BTreeMap::new(),
+            standby: None,
         }
+    }
+
+    pub(super) fn standby(&self) -> Option<&Standby> {
+        self.standby.as_deref()
+    }
+
+    /// Returns the standby for changes of its state. Its source must stay the same.
+    pub(super) fn standby_mut(&mut self) -> Option<&mut Standby> {
+        self.standby.as_deref_mut()
     }
 
     pub(super) fn source(&self) -> &Source {
@@ -191,6 +204,8 @@ struct Indexes {
     apps: BTreeMap<Arc<str>, usize>,
     publishers: BTreeMap<SessionRef, StreamId>,
     networks: BTreeMap<IpAddr, usize>,
+    /// Number of standbys of each application.
+    standbys: BTreeMap<Arc<str>, usize>,
     /// Streams by the worker of their current or last publisher.
     workers: BTreeSet<(WorkerId, StreamId)>,
     /// Each worker with each stream that has viewers on that worker.
@@ -204,6 +219,9 @@ impl Indexes {
         *self.apps.entry(live.key.app.clone()).or_default() += 1;
         self.watched.extend(live.viewers.keys().map(|worker| (*worker, stream)));
         self.add_source(stream, &live.source);
+        if let Some(standby) = live.standby() {
+            self.add_standby(stream, &live.key.app, standby);
+        }
     }
 
     fn remove(&mut self, stream: StreamId, live: &Live) {
@@ -213,6 +231,25 @@ impl Indexes {
             self.watched.remove(&(*worker, stream));
         }
         self.remove_source(stream, &live.source);
+        if let Some(standby) = live.standby() {
+            self.remove_standby(&live.key.app, standby);
+        }
+    }
+
+    fn add_standby(&mut self, stream: StreamId, app: &Arc<str>, standby: &Standby) {
+        *self.standbys.entry(app.clone()).or_default() += 1;
+        if let Some(network) = standby.source.counted_network() {
+            *self.networks.entry(network).or_default() += 1;
+        }
+        self.publishers.insert(standby.session, stream);
+    }
+
+    fn remove_standby(&mut self, app: &Arc<str>, standby: &Standby) {
+        decrease(&mut self.standbys, app);
+        if let Some(network) = standby.source.counted_network() {
+            decrease(&mut self.networks, &network);
+        }
+        self.publishers.remove(&standby.session);
     }
 
     fn add_source(&mut self, stream: StreamId, source: &Source) {
@@ -285,6 +322,25 @@ impl Registry {
         Some(before)
     }
 
+    /// Sets or removes the standby of a stream. Returns the former standby.
+    pub(super) fn set_standby(&mut self, stream: StreamId, standby: Option<Standby>) -> Option<Standby> {
+        let live = self.live.get_mut(&stream)?;
+        let before = live.standby.take();
+        if let Some(before) = &before {
+            self.indexes.remove_standby(&live.key.app, before);
+        }
+        live.standby = standby.map(Box::new);
+        if let Some(standby) = live.standby() {
+            self.indexes.add_standby(stream, &live.key.app, standby);
+        }
+        before.map(|before| *before)
+    }
+
+    /// Number of standbys of an application.
+    pub(super) fn standbys(&self, app: &str) -> usize {
+        self.indexes.standbys.get(app).copied().unwrap_or(0)
+    }
+
     /// Sets the viewers reported by a worker, replacing its last report. Returns the streams whose count has changed.
     pub(super) fn set_viewers(&mut self, worker: WorkerId, report: &Report) -> BTreeSet<StreamId> {
         let mut counts = BTreeMap::<StreamId, ViewerCounts>::new();
@@ -331,8 +387,8 @@ impl Registry {
 
     /// Number of entries in all indexes.
     pub(super) fn indexed(&self) -> usize {
-        let Indexes { keys, apps, publishers, networks, workers, watched, graces } = &self.indexes;
-        let maps = keys.len() + apps.len() + publishers.len() + networks.len();
+        let Indexes { keys, apps, publishers, networks, standbys, workers, watched, graces } = &self.indexes;
+        let maps = keys.len() + apps.len() + publishers.len() + networks.len() + standbys.len();
         maps + workers.len() + watched.len() + graces.len()
     }
 

@@ -58,6 +58,7 @@ mod room_views;
 mod shares;
 mod site;
 mod sources;
+mod standby;
 mod stats;
 mod subtracks;
 mod supervisor;
@@ -368,9 +369,16 @@ impl Control {
         match mail {
             ToControl::Publish(request) => self.publish(now, request),
             ToControl::PublishAbandoned(session) => self.publish_abandoned(now, session),
-            ToControl::PublisherGone { session, stream, departure, position, epoch } => {
-                let departed = Departed { session, stream, departure, position, epoch };
-                self.registry.publisher_gone(&mut self.cx, now, departed);
+            ToControl::PublisherGone { session, stream, departure, position, tracks } => {
+                let departed = Departed { session, stream, departure, position, tracks };
+                self.registry.publisher_gone(&mut self.cx, &mut self.records, now, departed);
+            }
+            ToControl::Yielded { session, stream, seam } => {
+                self.registry.yielded(&mut self.cx, &mut self.records, now, (session, stream), seam)
+            }
+            ToControl::StandbySends { session, stream, sends } => {
+                let standby = (session, stream);
+                self.registry.standby_sends(&mut self.cx, &self.records, now, standby, sends)
             }
             ToControl::SourceStarted(stream) => {
                 self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream)

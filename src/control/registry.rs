@@ -5,8 +5,9 @@
 
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
-use media::{Codec, Position, TrackKind};
+use media::{Codec, Position, TrackKind, Tracks};
 
 use super::access::Access;
 use super::access::tokens::burn_token;
@@ -19,16 +20,17 @@ use crate::config::AppSettings;
 use crate::control::Files;
 use crate::control::records::Records;
 use crate::mail::{
-    Departure, Grant, MainTrack, PublishRequest, Refusal, SinkNews, SourceFigures, StreamDetails, StreamEnd,
-    ToWorker,
+    Departure, Grant, MainTrack, PublishRequest, Refusal, Seam, SinkNews, SourceFigures, StreamDetails,
+    StreamEnd, ToWorker,
 };
 use crate::types::{Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
+use super::standby::{Place, Standby, later};
 use super::subtracks::are_renditions;
 
 /// Silence after which a new publisher may replace the current one, in milliseconds.
-const STALE_MS: u64 = 3000;
+pub(super) const STALE_MS: u64 = 3000;
 /// Maximum size in bytes of each text by which a publisher describes its stream (`streamName`, `metaData`, `role`).
 const DESCRIPTION_BYTES_MAX: usize = 8 * 1024;
 
@@ -55,15 +57,15 @@ impl Records {
 }
 
 /// A publisher that left, with its worker's last report about the stream.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Departed {
     pub(super) session: SessionRef,
     pub(super) stream: StreamId,
     pub(super) departure: Departure,
     /// Position of the stream's clock.
     pub(super) position: Position,
-    /// Epoch of the tracks.
-    pub(super) epoch: u32,
+    /// The stream's tracks.
+    pub(super) tracks: Arc<Tracks>,
 }
 
 /// True if the stream has a publisher, or a lost publisher may still return within the grace period. False while a
@@ -117,6 +119,10 @@ impl Control {
                 self.outbound.release_copy(&mut self.cx, &mut self.registry, now, &request.key);
                 self.take_copy_over(now, stream, request)
             }
+            Some(stream) if self.registry.would_stand_by(&self.records, now, &request) => self
+                .registry
+                .stand_by(&mut self.cx, &mut self.access, now, stream, &request)
+                .ok_or(Refusal::InUse),
             Some(stream) => self
                 .registry
                 .return_publisher(&mut self.cx, &mut self.records, &mut self.access, now, stream, request)
@@ -171,7 +177,7 @@ impl Control {
         self.registry.post_stream_up(&mut self.cx, stream);
         self.outgoing(now).reconcile_pushes(&key);
         self.recorder(now).reconcile_recording(&key);
-        Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
+        Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings, standby: false }
     }
 
     /// Handles the loss of a publisher's connection while its grant is on the way to the worker. No later event would
@@ -183,12 +189,13 @@ impl Control {
         let Some(stream) = self.registry.of_publisher(session) else { return };
         let Some(live) = self.registry.get(&stream) else { return };
         let fresh = !live.clock.position.started;
-        let (position, epoch) = (live.clock.position, live.clock.epoch);
+        let (position, tracks) = (live.clock.position, Arc::default());
         let departure = if fresh { Departure::Clean } else { Departure::Lost };
         self.registry.publisher_gone(
             &mut self.cx,
+            &mut self.records,
             now,
-            Departed { session, stream, departure, position, epoch },
+            Departed { session, stream, departure, position, tracks },
         );
     }
 
@@ -203,6 +210,9 @@ impl Control {
             self.outbound.forget_pushes(&live);
             if let State::Live(session) = live.source().state {
                 self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
+            }
+            if let Some(standby) = live.standby() {
+                self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, standby.session);
             }
             if end == StreamEnd::Superseded {
                 // Another node has taken over the id. The record belongs to that node, which has called the hooks.
@@ -306,6 +316,7 @@ impl Registry {
             epoch: live.clock.epoch,
             zero_ms: live.clock.zero_ms,
             settings: live.settings.clone(),
+            standby: false,
         };
         if !request.ingest.is_copy() {
             if let Some(record) = records.get_mut(&request.key) {
@@ -352,23 +363,33 @@ impl Registry {
         Some(grant)
     }
 
-    /// Handles the loss of a publisher. The stream waits if the publisher may return.
+    /// Handles the loss of a publisher. Its standby takes over. Without one, the stream waits if the publisher may
+    /// return.
     pub(super) fn publisher_gone(
         &mut self,
         cx: &mut Context,
+        records: &mut Records,
         now: Now,
-        Departed { session, stream, departure, position, epoch }: Departed,
+        Departed { session, stream, departure, position, tracks }: Departed,
     ) {
+        if self.standby_gone(cx, records, stream, session) {
+            return;
+        }
         let Some(live) = self.get_mut(&stream) else { return };
         if live.source().state != State::Live(session) {
             return;
         }
-        live.clock.position = position;
-        live.clock.epoch = epoch;
-        let (grace, ingest, key) = (live.settings.publisher_grace, live.source().ingest, live.key.clone());
+        live.clock.position = later(live.clock.position, position);
+        live.clock.epoch = live.clock.epoch.max(tracks.epoch);
+        let (grace, ingest, key) =
+            (live.settings.loss.publisher_grace, live.source().ingest, live.key.clone());
         self.left.push_back(session);
         if ingest.is_fetched() {
             self.change(stream, |source| source.state = State::Awaited);
+            return;
+        }
+        let seam = Seam { position, tracks, silent: Duration::ZERO };
+        if departure == Departure::Lost && self.take_over(cx, records, now, stream, seam) {
             return;
         }
         match (departure, now.mono.checked_add(grace)) {
@@ -404,8 +425,14 @@ impl Registry {
     }
 
     /// Checks that this publisher may use the id: no live stream has the id, or the stream that has it waits for a
-    /// publisher, or that stream's publisher has fallen silent.
-    pub(super) fn check_free(&self, outbound: &Outbound, request: &PublishRequest) -> Result<(), Refusal> {
+    /// publisher, that stream's publisher has fallen silent, or there is room for a standby.
+    pub(super) fn check_free(
+        &self,
+        outbound: &Outbound,
+        records: &Records,
+        now: Now,
+        request: &PublishRequest,
+    ) -> Result<(), Refusal> {
         // The id belongs to its source while the source runs, whether or not it delivers media.
         if outbound.sources.is_running(&request.key) && !outbound.is_copy(self, &request.key) {
             return Err(Refusal::InUse);
@@ -415,7 +442,7 @@ impl Registry {
             // A copy of another node's stream: in a cluster, the directory decides who may publish. The view of a room
             // always gives way to a publisher with the room's id.
             State::Live(_) if live.is_copy() => live.is_view() || self.cluster.is_shared(),
-            State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
+            State::Live(session) => self.place_of(records, now, live, session, request) != Place::None,
             State::Grace(_) => true,
             State::Awaited => live.is_copy(),
         });
@@ -527,6 +554,7 @@ impl Registry {
             main_track: records.main_track_of(key).map(|main| main.id),
             role: record.role.as_deref().unwrap_or_default().into(),
             folder: records.polled_folder(cx, key),
+            has_standby: live.and_then(Live::standby).is_some_and(Standby::sends),
             overrides: record.hls_overrides(),
         }
     }
@@ -562,16 +590,16 @@ impl Records {
 }
 
 /// Returns the publisher's address; `None` for a pull, which is a connection made by this server.
-fn remote_ip(request: &PublishRequest) -> Option<String> {
+pub(super) fn remote_ip(request: &PublishRequest) -> Option<String> {
     request.pull.is_none().then(|| request.peer.ip().to_canonical().to_string())
 }
 
-fn publish_type(ingest: Ingest) -> String {
+pub(super) fn publish_type(ingest: Ingest) -> String {
     ingest.publish_type.to_owned()
 }
 
 /// Returns the encoder's user agent, cleaned for a record.
-fn agent(text: &str) -> String {
+pub(super) fn agent(text: &str) -> String {
     let clean: String = text.chars().filter(|c| !c.is_control()).take(256).collect();
     if clean.is_empty() { "N/A".to_owned() } else { clean }
 }

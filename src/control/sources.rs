@@ -266,7 +266,7 @@ impl Outbound {
     /// Counts the live streams of an application, including those expected from its sources.
     pub(super) fn streams_of(&self, registry: &Registry, app: &str) -> usize {
         let waiting = self.sources.waiting(app, |key| registry.is_live(key));
-        registry.count(app).saturating_add(waiting)
+        registry.count(app).saturating_add(registry.standbys(app)).saturating_add(waiting)
     }
 
     /// Notes the status of a source in its record. Does nothing for a copy, which has no record here.

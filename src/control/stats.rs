@@ -134,6 +134,7 @@ impl Control {
     pub(super) fn report(&mut self, now: Now, worker: WorkerId, report: &Report) {
         self.cx.load.note(now, worker, report.busy_permille);
         self.hooks.watch_load(&mut self.cx, &self.registry, &self.figures, now);
+        self.registry.note_standbys(report);
         for figures in &report.sources {
             self.registry.note_source(&mut self.cx, &self.records, &mut self.files, worker, figures);
             self.check_acceptance(now, figures.stream);

@@ -49,6 +49,7 @@ mod room_views;
 mod rooms;
 mod shares;
 mod sources;
+mod standby;
 mod storing;
 mod strangers;
 mod tenants;
@@ -327,7 +328,7 @@ impl Rig {
 
     fn gone(&mut self, session: SessionRef, stream: StreamId, departure: Departure, dts_ms: i64) {
         let position = Position { dts_ms, started: true };
-        self.mail(ToControl::PublisherGone { session, stream, departure, position, epoch: 3 });
+        self.mail(ToControl::PublisherGone { session, stream, departure, position, tracks: epoch_3() });
     }
 
     fn report(&mut self, worker: u16, stream: StreamId, bytes: u64, silent_ms: u64, viewers: u32) {
@@ -495,6 +496,11 @@ fn logged(work: impl FnOnce()) -> String {
     tracing::subscriber::with_default(subscriber, work);
     let bytes = lines.0.lock().unwrap();
     String::from_utf8(bytes.clone()).unwrap()
+}
+
+/// Tracks of epoch 3, without a track.
+fn epoch_3() -> Arc<media::Tracks> {
+    Arc::new(media::Tracks::new(3, []))
 }
 
 const PLAIN: &str = r#"{"success":true,"message":"","dataId":"","errorId":0}"#;

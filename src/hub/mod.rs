@@ -17,6 +17,7 @@ mod packager;
 mod ring;
 mod ring_memory;
 mod selection;
+mod standby;
 mod stream;
 
 pub use blobs::{BLOB_BYTES_MIN, BlobMemory, Blobs, Published, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX};
@@ -29,4 +30,5 @@ pub use packager::{AsPublished, FormatKey, Package, Packager, Parts, Sharing, St
 pub use ring::{Entry, Ring, RingLimits};
 pub use ring_memory::RingMemory;
 pub use selection::{Chosen, Fit, Pick, Selection};
+pub use standby::{Held, Splice, Standby};
 pub use stream::{FormatIndex, Pushed, Stream, Subscriber};

@@ -31,4 +31,6 @@ pub struct StreamDetails {
     pub videos: usize,
     /// Number of audio tracks that the publisher sends, if there are several.
     pub sounds: usize,
+    /// True if a standby sends media, so that the publisher may not be silent.
+    pub has_standby: bool,
 }

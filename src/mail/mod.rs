@@ -34,12 +34,12 @@ pub use ladder::{Annex, Laddered, MainTrack, Mark, Picture, Rung, Sound};
 pub use message::Message;
 pub use outbound::{Proof, Target, Transport};
 pub use play::{NoSubscription, PlayRequest, PolledRequest};
-pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
+pub use publish::{Departure, Grant, PublishRequest, Refusal, Seam, StreamEnd};
 pub use pull::{NextAddress, NextServer, PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
 pub use question::Question;
 pub use recording::{Arrival, ClipRange, RecordingNews, RecordingOrder};
-pub use report::{ClockFigures, Report, SourceFigures, ViewerCounts};
+pub use report::{ClockFigures, Report, SourceFigures, StandbyFigures, ViewerCounts};
 pub use sought::Sought;
 pub use upload::{UploadGrant, UploadNews};
 pub use watched::{LeaseNews, WatchedMail};
@@ -50,7 +50,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crypto::Seed;
-use media::{Position, TrackId, TrackSet};
+use media::{Position, TrackId, TrackSet, Tracks};
 
 use crate::auth::CidrList;
 use crate::config::{AppSettings, Extensions, ServerSettings};
@@ -142,8 +142,27 @@ pub enum ToControl {
         departure: Departure,
         /// Position of the stream's clock at the end.
         position: Position,
-        /// Epoch of the stream's tracks at the end.
-        epoch: u32,
+        /// The stream's tracks at the end.
+        tracks: Arc<Tracks>,
+    },
+    /// A publisher has stopped sending its stream, and waits as a standby: because it is silent while a standby sends, or
+    /// because of [`ToWorker::Yield`]. Answered by [`ToWorker::TakeOver`].
+    Yielded {
+        /// The publisher.
+        session: SessionRef,
+        /// The stream.
+        stream: StreamId,
+        /// The end of the publisher's part of the stream.
+        seam: Seam,
+    },
+    /// A standby has begun or ceased to send media.
+    StandbySends {
+        /// The standby.
+        session: SessionRef,
+        /// The stream.
+        stream: StreamId,
+        /// True if it has begun.
+        sends: bool,
     },
     /// The first unit of a granted publisher has arrived.
     SourceStarted(StreamId),
@@ -478,6 +497,22 @@ pub enum ToWorker {
         conn: ConnId,
         /// The stream.
         stream: StreamId,
+    },
+    /// A publisher must leave the stream to its standby. Answered by [`ToControl::Yielded`].
+    Yield {
+        /// The publisher.
+        session: SessionRef,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// A standby takes over its stream.
+    TakeOver {
+        /// The standby.
+        session: SessionRef,
+        /// The stream.
+        stream: StreamId,
+        /// The end of the former publisher.
+        seam: Box<Seam>,
     },
     /// A request of the connection came with a login or a valid token.
     Authenticated(ConnId),

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use media::Position;
+use media::{Position, Tracks};
 
 use crate::auth::access::{Denial, Params};
 use crate::config::AppSettings;
@@ -82,6 +83,19 @@ pub struct Grant {
     pub zero_ms: i64,
     /// Settings of the application.
     pub settings: Arc<AppSettings>,
+    /// True if another publisher sends the stream: this one waits as its standby, with a clock of its own.
+    pub standby: bool,
+}
+
+/// The end of a publisher, where another one continues.
+#[derive(Debug, Clone)]
+pub struct Seam {
+    /// The position of the stream's clock.
+    pub position: Position,
+    /// The tracks of the former publisher.
+    pub tracks: Arc<Tracks>,
+    /// Time for which the former publisher had been silent.
+    pub silent: Duration,
 }
 
 /// The way in which a publisher left.

@@ -43,6 +43,21 @@ pub struct SourceFigures {
     pub reception: Reception,
 }
 
+/// Figures of a standby, at most one second old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StandbyFigures {
+    /// The stream.
+    pub stream: StreamId,
+    /// The standby.
+    pub session: SessionRef,
+    /// Bytes received since it began to wait.
+    pub received_bytes: u64,
+    /// Time since the last unit, in milliseconds.
+    pub silent_ms: u64,
+    /// True if a key frame is retained, with which it can begin at once.
+    pub has_key_frame: bool,
+}
+
 /// Corrections by the clock of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClockFigures {
@@ -92,6 +107,8 @@ impl ViewerCounts {
 pub struct Report {
     /// Streams whose publisher is on this worker.
     pub sources: Vec<SourceFigures>,
+    /// Standbys on this worker.
+    pub standbys: Vec<StandbyFigures>,
     /// Viewers of each stream that has any on this worker. Pushes do not count.
     pub viewers: Vec<(StreamId, u32)>,
     /// Viewers of each stream that watch by separate requests (e.g. HLS) on this worker, by protocol.

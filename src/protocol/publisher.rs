@@ -150,5 +150,12 @@ impl<P: Package> FlvMux<P> {
 pub(super) fn grant() -> Grant {
     #[allow(clippy::expect_used, reason = "the defaults are checked by a test of theirs")]
     let settings = Arc::new(AppSettings::defaults("bench").expect("the defaults of an application"));
-    Grant { stream: StreamId(0), position: media::Position::default(), epoch: 0, zero_ms: 0, settings }
+    Grant {
+        stream: StreamId(0),
+        position: media::Position::default(),
+        epoch: 0,
+        zero_ms: 0,
+        settings,
+        standby: false,
+    }
 }

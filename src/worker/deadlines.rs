@@ -20,6 +20,8 @@ pub(super) enum Timer {
     Report,
     /// Derived tracks of a stream that lost their last subscriber.
     Linger(StreamId),
+    /// The silence of a stream's publisher and its standby.
+    Silence(StreamId),
     /// Leases of viewers without a connection, waiting requests, and blobs of ended streams.
     Polled,
 }

@@ -116,6 +116,7 @@ impl Worker {
                 .iter()
                 .filter_map(|(&id, count)| self.turn.source_figures(&self.conns, &self.live, id, *count))
                 .collect(),
+            standbys: self.live.standbys.figures(&self.turn),
             viewers: self
                 .live
                 .streams

@@ -17,6 +17,8 @@ impl Worker {
             ("ages of streams", self.live.up_since.len()),
             ("viewers that wait", self.live.holds.streams()),
             ("awaited streams", self.live.awaited.len()),
+            ("standbys", self.live.standbys.len()),
+            ("streams watched for silence", self.live.standbys.watched()),
             ("producers", self.live.producers.len()),
             ("pushes", self.orders.pushes.len()),
             ("pulls", self.orders.pulls.len()),

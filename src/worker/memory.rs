@@ -45,6 +45,11 @@ impl Memory {
         self.unseen = 0;
         let held = live.retained_bytes().saturating_add(turn.blobs.own_text().bytes());
         let mut excess = self.budget.excess(turn.id, held);
+        if excess > 0 {
+            // Nobody is sent what standbys retain.
+            excess = excess.saturating_sub(live.standbys.retained_bytes());
+            live.standbys.forget_units();
+        }
         for is_watched in [false, true] {
             for _ in 0..ROUNDS {
                 if excess == 0 {

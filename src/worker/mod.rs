@@ -44,6 +44,7 @@ mod rooms;
 mod sinks;
 mod slab;
 mod speakers;
+mod standbys;
 mod streams;
 mod subscriptions;
 mod transcoders;
@@ -275,6 +276,9 @@ impl Worker {
                 Timer::Flush(stream) => self.live.flush_timeout(&mut self.turn, stream, at),
                 Timer::Report => self.report(),
                 Timer::Linger(stream) => self.end_lingering(stream),
+                Timer::Silence(stream) => {
+                    standbys::silence_timeout(&mut self.live, &mut self.turn, &self.conns, stream, at)
+                }
                 Timer::Polled => self.polled.polled_timeout(&mut self.turn, &mut self.conns, at),
             }
         }

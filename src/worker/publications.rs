@@ -14,6 +14,7 @@ use super::conns::Conns;
 use super::deadlines::Timer;
 use super::dispatch::FLUSH_GRID;
 use super::memory::Memory;
+use super::standbys::{self, Passed};
 use super::streams::{Live, SourceCount};
 use super::turn::Turn;
 use crate::hub::{Entry, Flush};
@@ -59,7 +60,11 @@ impl Worker {
         let Some(publication) = conn.publication_of(stream) else { return };
         let is_only = conn.publications.len() == 1 && conn.subscriptions.is_empty();
         self.conns.forget_publication(id, stream);
-        self.live.sources.remove(&stream);
+        self.live.standbys.remove(id, publication);
+        // A standby feeds no stream: the publisher is another session.
+        if self.live.publisher(stream) == Some(self.turn.session_ref(id, publication)) {
+            self.live.sources.remove(&stream);
+        }
         if is_only {
             self.remove(id, "replaced by a new publisher", false);
         } else {
@@ -81,6 +86,9 @@ impl Live {
         publication: Handle,
         event: PublicationEvent,
     ) {
+        if self.standbys.ignores(id, publication, &event) {
+            return;
+        }
         match event {
             PublicationEvent::Publish(ask) => conns.ask_publish(turn, id, publication, ask),
             PublicationEvent::Over(departure) => self.unpublish(turn, conns, id, publication, departure),
@@ -104,7 +112,12 @@ impl Live {
         verdict: Result<Box<Grant>, Refusal>,
     ) {
         let session = turn.session_ref(id, publication);
-        let granted = verdict.as_ref().ok().map(|grant| (grant.stream, grant.position, grant.epoch));
+        let granted = verdict.as_ref().ok().map(|grant| (grant.stream, grant.position));
+        let waits = verdict
+            .as_ref()
+            .ok()
+            .filter(|grant| grant.standby)
+            .map(|grant| grant.settings.loss.standby_after);
         let asked = conns.get_mut(id).and_then(|conn| {
             let at =
                 conn.publications.iter().position(|one| one.handle == publication && one.stream.is_none())?;
@@ -122,7 +135,9 @@ impl Live {
                     Ok(_) => conns.forgive(id),
                     Err(refusal) => conns.publish_refused(id, refusal),
                 }
-                if let Some((stream, position, _)) = granted {
+                if let (Some((stream, _)), Some(silence)) = (granted, waits) {
+                    self.standbys.begin(turn.now.mono, (id, publication), stream, silence);
+                } else if let Some((stream, position)) = granted {
                     let count = self.sources.entry(stream).or_default();
                     count.position = position;
                     count.last_unit = Some(turn.now.mono);
@@ -130,14 +145,15 @@ impl Live {
                 }
                 let verdict = verdict.map(|grant| *grant);
                 conns.reply(turn, id, Reply::Publication(publication, PublicationNews::Verdict(verdict)));
-                if let Some((stream, ..)) = granted {
+                if let Some((stream, _)) = granted.filter(|_| waits.is_none()) {
                     self.tell_wanted(turn, conns, stream);
+                    standbys::watch_silence(self, turn, stream);
                 }
             }
             // The publisher left before control's verdict arrived, so control must not wait for its units.
-            (None, Some((stream, position, epoch))) => {
-                let departure = Departure::Lost;
-                turn.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
+            (None, Some((stream, position))) => {
+                let (departure, tracks) = (Departure::Lost, tracks_of(self, stream));
+                turn.tell(ToControl::PublisherGone { session, stream, departure, position, tracks });
             }
             (None, None) => {}
         }
@@ -157,6 +173,7 @@ impl Live {
         let session = turn.session_ref(id, publication);
         let Some(conn) = conns.get_mut(id) else { return };
         let Some(at) = conn.publications.iter().position(|one| one.handle == publication) else { return };
+        self.standbys.remove(id, publication);
         match conn.publications.remove(at).stream {
             None => turn.tell(ToControl::PublishAbandoned(session)),
             Some(stream) => {
@@ -167,8 +184,8 @@ impl Live {
                     self.sources.remove(&stream);
                 }
                 let position = own.map(|count| count.position).unwrap_or_default();
-                let epoch = self.streams.get(&stream).map_or(0, |stream| stream.tracks().epoch);
-                turn.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
+                let tracks = tracks_of(self, stream);
+                turn.tell(ToControl::PublisherGone { session, stream, departure, position, tracks });
             }
         }
     }
@@ -187,31 +204,18 @@ impl Live {
         memory: &mut Memory,
         id: ConnId,
         publication: Handle,
-        (unit, tracks): (AccessUnit, Arc<Tracks>),
+        unit: (AccessUnit, Arc<Tracks>),
     ) {
         let Some(stream) = conns.published(id, publication) else {
-            return self.ingest_derived(turn, conns, memory, id, unit);
+            return self.ingest_derived(turn, conns, memory, id, unit.0);
         };
-        let retry = self.transcoders.has_room().then_some(turn.now.mono);
-        let tracks = match self.streams.get_mut(&stream) {
-            Some(stream) => stream.with_derived(retry, tracks, derived::with_offers),
-            None => tracks,
-        };
-        let count = self.sources.entry(stream).or_default();
-        count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
-        count.last_unit = Some(turn.now.mono);
-        let is_video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
-        count.pictures = count.pictures.saturating_add(u64::from(is_video));
-        let has_stopped = count.video.note(turn.now.mono, is_video);
-        let entry = Entry::new(turn.now.mono, turn.now.wall_ms, unit, tracks);
-        count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
-        if !std::mem::replace(&mut count.position.started, true) {
-            turn.tell(ToControl::SourceStarted(stream));
+        match self.standbys.pass(turn, conns, (id, publication), unit) {
+            Passed::Unit(unit, tracks) => {
+                ingest_mapped(self, turn, conns, memory, (id, stream), (unit, tracks));
+            }
+            Passed::Nothing => {}
+            Passed::NeedsKeyFrame(stream, track) => self.need_key_frame(turn, conns, stream, track),
         }
-        if has_stopped {
-            self.log_fault(conns, id, publication, "no video for 10 s while audio goes on");
-        }
-        self.append_published(turn, conns, memory, id, stream, entry);
     }
 
     /// Appends a unit of a publisher or a producer on this worker, and sends it to the workers that mirror the stream.
@@ -367,6 +371,42 @@ impl Live {
         let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
         tracing::warn!(%key, protocol, %peer, reason, "stream has a fault");
     }
+}
+
+/// Appends a unit with times of the stream's clock, and counts it.
+pub(super) fn ingest_mapped(
+    live: &mut Live,
+    turn: &mut Turn,
+    conns: &mut Conns,
+    memory: &mut Memory,
+    (id, stream): (ConnId, StreamId),
+    (unit, tracks): (AccessUnit, Arc<Tracks>),
+) {
+    let retry = live.transcoders.has_room().then_some(turn.now.mono);
+    let tracks = match live.streams.get_mut(&stream) {
+        Some(stream) => stream.with_derived(retry, tracks, derived::with_offers),
+        None => tracks,
+    };
+    let count = live.sources.entry(stream).or_default();
+    count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
+    count.last_unit = Some(turn.now.mono);
+    let is_video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
+    count.pictures = count.pictures.saturating_add(u64::from(is_video));
+    let has_stopped = count.video.note(turn.now.mono, is_video);
+    let entry = Entry::new(turn.now.mono, turn.now.wall_ms, unit, tracks);
+    count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
+    if !std::mem::replace(&mut count.position.started, true) {
+        turn.tell(ToControl::SourceStarted(stream));
+    }
+    if has_stopped && let Some(publication) = conns.get(id).and_then(|conn| conn.publication_of(stream)) {
+        live.log_fault(conns, id, publication, "no video for 10 s while audio goes on");
+    }
+    live.append_published(turn, conns, memory, id, stream, entry);
+}
+
+/// Returns the tracks of a stream, none if it is not known here.
+fn tracks_of(live: &Live, stream: StreamId) -> Arc<Tracks> {
+    live.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
 }
 
 impl Conns {

@@ -15,6 +15,7 @@ use super::holds::Holds;
 use super::rooms::{Rooms, is_view};
 use super::sinks::begun_with;
 use super::speakers::Speakers;
+use super::standbys::{self, Standbys};
 use super::transcoders::TranscoderBudget;
 use super::turn::Turn;
 use super::{Output, Worker};
@@ -55,6 +56,8 @@ pub(super) struct Live {
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
     /// The budget of transcoded tracks, shared by all workers.
     pub(super) transcoders: Arc<TranscoderBudget>,
+    /// Publishers that wait to take over a stream, and those that have.
+    pub(super) standbys: Standbys,
 }
 
 impl Live {
@@ -85,9 +88,10 @@ impl Live {
             || self.ladder(main).any(has_sounds)
     }
 
-    /// Bytes that the rings of all streams retain.
+    /// Bytes that the rings of all streams and the standbys retain.
     pub(super) fn retained_bytes(&self) -> usize {
-        self.streams.values().map(Stream::retained_bytes).sum()
+        let rings: usize = self.streams.values().map(Stream::retained_bytes).sum();
+        rings.saturating_add(self.standbys.retained_bytes())
     }
 }
 
@@ -259,6 +263,14 @@ impl Worker {
                 self.live.end_viewer(&mut self.turn, &mut self.conns, stream, viewer, reason)
             }
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
+            ToWorker::Yield { session, stream } => {
+                standbys::yield_stream(&mut self.live, &mut self.turn, &self.conns, session, stream)
+            }
+            ToWorker::TakeOver { session, stream, seam } => {
+                let seam = (stream, *seam);
+                let Self { live, turn, conns, memory, .. } = self;
+                standbys::take_over(live, turn, conns, memory, session, seam)
+            }
             ToWorker::Authenticated(conn) => self.conns.authenticated(&mut self.turn, conn),
             ToWorker::Upload { conn, grant } => self.conns.begin_upload(&mut self.turn, conn, *grant),
             ToWorker::RestReply { conn, response } => self.conns.answer_session(
@@ -404,6 +416,7 @@ impl Worker {
         self.live.tell_awaiting(&mut self.turn, &mut self.conns, &key);
         let is_own = is_new || (was_view && !is_view(&self.live, Some(id)));
         self.live.place_in_room(&mut self.turn, &mut self.conns, id, is_own);
+        standbys::watch_silence(&mut self.live, &mut self.turn, id);
     }
 
     /// Refuses the requests and viewers that wait for a stream that will not become live.
@@ -445,6 +458,7 @@ impl Worker {
             self.conns.reply(&self.turn, conn, Reply::Publication(publication, PublicationNews::Ended(end)));
             self.conns.touch(&mut self.turn, conn);
         }
+        self.live.standbys.end_all(&mut self.turn, &mut self.conns, id, end);
         for subscriber in stream.subscribers {
             self.conns.touch(&mut self.turn, subscriber.conn);
         }
@@ -466,6 +480,7 @@ impl Worker {
 
     fn drain(&mut self) {
         self.turn.draining = true;
+        self.live.standbys.clear();
         for stream in self.live.streams.keys().copied().collect::<Vec<_>>() {
             self.live.feed_rest(&mut self.turn, &mut self.conns, stream);
         }

@@ -738,6 +738,7 @@ mod leased;
 mod leaving;
 mod room_views;
 mod rooms;
+mod standby;
 mod write;
 
 /// With `fetches_any`, a stream that is not live here may be live at another node. A viewer or a node that requests

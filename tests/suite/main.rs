@@ -87,6 +87,7 @@ mod splices;
 mod srt;
 mod srt_interop;
 mod srt_relay;
+mod standby;
 mod subscribed;
 mod subtitles;
 mod timed_metadata;

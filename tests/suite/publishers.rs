@@ -16,6 +16,7 @@ mod rtmp_rows;
 mod rtsp;
 mod rtsp_rows;
 mod sender;
+mod standby;
 mod ts;
 mod ts_rows;
 mod units;

@@ -38,7 +38,7 @@ fn first_start_makes_the_home_and_the_second_reads_the_same() {
     assert!(keys.iter().all(|k| text.contains(&format!("{}=", k.name))));
     assert_eq!(first.apps[0].endpoint_republish_limit, None);
     let second = Config::open(&home.options(&[], &[])).unwrap();
-    assert_eq!(second.apps[0].publisher_grace, first.apps[0].publisher_grace);
+    assert_eq!(second.apps[0].loss.publisher_grace, first.apps[0].loss.publisher_grace);
     assert!(second.warnings.is_empty());
 }
 
@@ -321,7 +321,7 @@ fn c_01_c_03_a_bad_file_is_one_clear_line() {
     check(format!("listenerHookURL={}", "x".repeat(1 << 20)).as_bytes(), &["line 1"]);
     fs::write(&file, b"gopCache=false\r\nfuture=1\r\n").unwrap();
     let config = Config::open(&home.options(&[], &[])).unwrap();
-    assert!(!config.apps[1].gop_cache && config.apps[1].publisher_grace.as_secs() == 5);
+    assert!(!config.apps[1].gop_cache && config.apps[1].loss.publisher_grace.as_secs() == 5);
     assert_eq!((config.warnings.len(), config.apps[1].values.text("future")), (1, "1"));
     for set in ["http.port", "=1", "http.port=@/nonexistent", "rtmp.port=70000"] {
         assert!(Config::open(&home.options(&[set], &[])).is_err(), "{set}");

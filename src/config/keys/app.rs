@@ -18,6 +18,13 @@ pub(super) const FIRST: &[Key] = &[
     ),
     key(
         DELIVERY,
+        "standbyAfterMs",
+        "1000",
+        "Silence before a standby takes over",
+        "Milliseconds without media after which a publisher is replaced by its standby",
+    ),
+    key(
+        DELIVERY,
         "maxLatencyMs",
         "5000",
         "Maximum delay of slow viewers",

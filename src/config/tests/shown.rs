@@ -166,6 +166,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ("auditLog", "src/control/tests/audit.rs::nothing_is_told_when_it_is_off"),
     ("logFormat", "tests/suite/observe.rs::a_log_of_objects_is_one_object_per_line"),
     ("publisherGraceMs", "src/control/tests/admission.rs::without_grace_a_lost_publisher_ends_the_stream"),
+    ("standbyAfterMs", "src/worker/tests/standby.rs::a_silent_publisher_yields_after_the_setting"),
     (
         "maxLatencyMs",
         "tests/suite/rtmp_rows.rs::m_23_viewers_that_stop_reading_hold_no_memory_and_harm_nobody",

@@ -378,6 +378,8 @@ impl Access {
                         registry.find(key).filter(|_| registry.publisher_of(key) == Some(session))
                     {
                         registry.end(cx, stream, StreamEnd::Stopped);
+                    } else {
+                        registry.block_standby(cx, records, key, session);
                     }
                 }
                 Some(Direction::Play) if play => {

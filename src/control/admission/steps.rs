@@ -103,7 +103,7 @@ impl<'c> Gate<'c> {
             (Step::Hook, request) => registry.hook_step(cx, records, admission, request),
             (Step::Burn, request) => self.burn_step(admission, request),
             (Step::Reserve, Request::Publish(request)) => {
-                Answer::of(registry.check_free(outbound, request).map_err(Why::Publish))
+                Answer::of(registry.check_free(outbound, records, now, request).map_err(Why::Publish))
             }
             // Viewers reserve nothing. Only after all steps, `let_in` checks whether the stream exists, so that a
             // viewer who may not play it does not learn this.
@@ -111,10 +111,11 @@ impl<'c> Gate<'c> {
         }
     }
 
-    /// Checks the limits of streams, records and load for a publisher. A stream that is already live passes.
+    /// Checks the limits of streams, records and load for a publisher. A stream that is already live
+    /// passes; its standby counts like another stream.
     fn check_limits(self, request: &PublishRequest) -> Result<(), Refusal> {
         let Self { cx, records, registry, outbound, now, .. } = self;
-        if registry.is_live(&request.key) {
+        if registry.is_live(&request.key) && !registry.would_stand_by(records, now, request) {
             return Ok(());
         }
         let app = cx.app_of(&request.key).ok_or(Refusal::NoApplication)?;

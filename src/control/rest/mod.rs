@@ -26,6 +26,7 @@ mod paths;
 mod playback;
 mod players;
 mod proxy;
+mod publishers;
 mod questions;
 mod room_recordings;
 mod root;

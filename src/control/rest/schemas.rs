@@ -388,6 +388,19 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "Publisher",
+        &[
+            ("active", "boolean"),
+            ("publishType", "string"),
+            ("userAgent", "string"),
+            ("remoteIp", "string"),
+            ("receivedBytes", "integer"),
+            ("silentMs", "integer"),
+            ("sends", "boolean"),
+            ("hasKeyFrame", "boolean"),
+        ],
+    ),
+    (
         "SrtStatistics",
         &[
             ("role", "string"),
@@ -586,8 +599,9 @@ fn app_settings() -> Value {
 }
 
 fn broadcast() -> Value {
-    // The schema contains only members that the record has, so the record needs a publish key.
-    let record = Broadcast { publish_key: Some(String::new()), ..Broadcast::default() };
+    // The schema contains only members that the record shows, so the record needs a publish key and a standby.
+    let publish_key = Some(String::new());
+    let record = Broadcast { publish_key, standby_enabled: true, ..Broadcast::default() };
     let record = serde_json::to_value(record).unwrap_or_default();
     let members = record.as_object().cloned().unwrap_or_default();
     let properties: Map<String, Value> = members

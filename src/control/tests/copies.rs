@@ -256,7 +256,7 @@ fn the_origin_is_told_of_viewers_when_their_number_changes_and_by_each_connectio
         stream: grant.stream,
         departure: Departure::Lost,
         position: Default::default(),
-        epoch: 0,
+        tracks: Arc::default(),
     });
     rig.take();
     rig.mail(ToControl::Pull { pull: order.pull, attempt: order.attempt, state: lost() });

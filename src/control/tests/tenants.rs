@@ -488,7 +488,8 @@ impl Life {
             Event::Gone(app, session, stream) => {
                 self.hooks[app].push_back(at);
                 let (departure, position) = (Departure::Clean, Position::default());
-                let gone = ToControl::PublisherGone { session, stream, departure, position, epoch: 3 };
+                let gone =
+                    ToControl::PublisherGone { session, stream, departure, position, tracks: epoch_3() };
                 self.control.handle_mail(self.now, gone);
                 cost(Step::Gone)
             }

@@ -95,6 +95,7 @@ impl Rig {
             epoch: 0,
             zero_ms: 0,
             settings: Arc::new(AppSettings::defaults("live").unwrap()),
+            standby: false,
         };
         self.call(|session, ctx| session.publish_verdict(ctx, Ok(grant)));
         self.events()

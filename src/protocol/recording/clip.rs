@@ -195,6 +195,7 @@ impl ClipSink {
             epoch: 0,
             zero_ms: 0,
             settings: Arc::clone(&order.settings),
+            standby: false,
         };
         Self {
             cutter: Cutter::new(recording.clip.unwrap_or_default()),

@@ -434,7 +434,14 @@ mod tests {
             room.gallery.handle_streams(SubtrackNews::Room(&streams), &mut VecDeque::new());
             let settings = Arc::new(AppSettings::defaults("live").unwrap());
             let position = Position::default();
-            room.gallery.begin(&Grant { stream: StreamId(1), position, epoch: 0, zero_ms: 0, settings });
+            room.gallery.begin(&Grant {
+                stream: StreamId(1),
+                position,
+                epoch: 0,
+                zero_ms: 0,
+                settings,
+                standby: false,
+            });
             room.settle();
             room
         }

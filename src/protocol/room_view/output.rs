@@ -206,7 +206,7 @@ mod tests {
 
     fn output(position: Position, epoch: u32) -> Output {
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
-        Output::new(&Grant { stream: StreamId(1), position, epoch, zero_ms: 0, settings })
+        Output::new(&Grant { stream: StreamId(1), position, epoch, zero_ms: 0, settings, standby: false })
     }
 
     /// Converts a unit. Returns its track, its time in milliseconds and the epoch of its configuration.

@@ -33,7 +33,7 @@ const INTER: &[u8] = &[0x41, 0x9a, 2, 3];
 
 fn ingest_at(position: media::Position) -> Depackager {
     let settings = Arc::new(AppSettings::defaults("live").unwrap());
-    Depackager::new(&Grant { stream: StreamId(1), position, epoch: 0, zero_ms: 0, settings })
+    Depackager::new(&Grant { stream: StreamId(1), position, epoch: 0, zero_ms: 0, settings, standby: false })
 }
 
 fn ingest() -> Depackager {

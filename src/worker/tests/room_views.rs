@@ -65,7 +65,8 @@ impl Rig {
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         self.view_up(Ingest::ROOM_VIEW);
         let position = media::Position::default();
-        let verdict = Ok(Box::new(Grant { stream: VIEW, position, epoch: 0, zero_ms: 0, settings }));
+        let verdict =
+            Ok(Box::new(Grant { stream: VIEW, position, epoch: 0, zero_ms: 0, settings, standby: false }));
         let (conn, handle) = (request.session.conn, request.session.handle);
         self.worker.handle_mail(self.now, ToWorker::Verdict { conn, handle, verdict });
         self.worker.finish_turn();

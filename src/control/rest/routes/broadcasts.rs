@@ -2,7 +2,7 @@
 
 use super::apps::{BROADCASTS, CAMERAS, ROOMS, STATS, TOKENS, app};
 use crate::control::rest::route::Route;
-use crate::control::rest::{broadcasts, conference, features, import, lists, tokens};
+use crate::control::rest::{broadcasts, conference, features, import, lists, publishers, tokens};
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
 
@@ -308,6 +308,24 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Viewers of a stream",
     ),
+    app(
+        Get,
+        "/broadcasts/{id}/publishers",
+        |control, _, call| publishers::list(&control.records, &control.registry, call),
+        "[Publisher]",
+        BROADCASTS,
+        "The publisher of a stream, and its standby",
+    )
+    .at_origin(),
+    app(
+        Post,
+        "/broadcasts/{id}/standby/switch",
+        |control, _, call| publishers::switch(&mut control.cx, &control.registry, call),
+        "Result",
+        BROADCASTS,
+        "Make the standby of a stream its publisher",
+    )
+    .at_origin(),
     app(
         Get,
         "/broadcasts/{id}/metrics-history",

@@ -12,6 +12,7 @@ fn ingest() -> Depackager {
         epoch: 0,
         zero_ms: 0,
         settings: Arc::new(AppSettings::defaults("live").unwrap()),
+        standby: false,
     })
 }
 

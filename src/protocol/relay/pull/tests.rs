@@ -23,7 +23,7 @@ fn tracks(epoch: u32) -> Arc<Tracks> {
 fn grant(zero_ms: i64, position_ms: Option<i64>, epoch: u32) -> Grant {
     let position = Position { dts_ms: position_ms.unwrap_or(0), started: position_ms.is_some() };
     let settings = Arc::new(AppSettings::defaults("live").unwrap());
-    Grant { stream: StreamId(1), position, epoch, zero_ms, settings }
+    Grant { stream: StreamId(1), position, epoch, zero_ms, settings, standby: false }
 }
 
 fn unit(track: TrackId, dts: i64, key_frame: bool) -> AccessUnit {

@@ -56,6 +56,7 @@ impl Rig {
             epoch: 0,
             zero_ms: 0,
             settings,
+            standby: false,
         };
         let web = SessionSettings::default();
         rig.session.publish_verdict(&context(rig.now, &rig.apps, &web), Ok(grant));

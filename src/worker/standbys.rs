@@ -1,0 +1,333 @@
+//! Standbys: publishers that wait on this worker to take over a stream, and those that have taken one over.
+//!
+//! 1. Control grants a publication as a standby. Its units are retained ([`Standby`]). It reports to control when it begins
+//!    and ceases to send media.
+//! 2. While a standby sends, the stream's details say so on all workers. The worker with the publisher then watches
+//!    over its silence. A silent publisher yields: it becomes a standby itself, and reports where it ended to control.
+//! 3. Control orders the standby to take over ([`crate::mail::ToWorker::TakeOver`]). Its retained units are appended
+//!    first; all its units are mapped to the stream's clock ([`Splice`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use media::{AccessUnit, TrackId, Tracks};
+
+use super::conns::Conns;
+use super::deadlines::Timer;
+use super::memory::Memory;
+use super::publications::ingest_mapped;
+use super::streams::{Live, SourceCount};
+use super::turn::Turn;
+use crate::hub::{Held, Splice, Standby};
+use crate::mail::{Departure, Seam, StandbyFigures, StreamEnd, ToControl};
+use crate::protocol::{PublicationEvent, PublicationNews, Reply};
+use crate::types::{ConnId, Handle, SessionRef, StreamId};
+
+/// A publication that is or was a standby.
+#[derive(Debug)]
+struct Second {
+    stream: StreamId,
+    /// Silence after which the standby counts as not sending.
+    silence: Duration,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The publication waits. `sends` is the state last reported to control.
+    Waiting { standby: Standby, sends: bool },
+    /// The publication has taken over the stream.
+    Active(Box<Splice>),
+}
+
+/// The publications of this worker that are or were standbys, and the deadlines of their streams.
+#[derive(Debug, Default)]
+pub(super) struct Standbys {
+    of: BTreeMap<(ConnId, Handle), Second>,
+    /// The next check for silence of each stream that has a standby.
+    armed: BTreeMap<StreamId, Instant>,
+}
+
+impl Standbys {
+    /// Number of publications.
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// Number of streams that are watched for silence.
+    pub(super) fn watched(&self) -> usize {
+        self.armed.len()
+    }
+
+    /// True if the publication waits, so that it feeds no stream.
+    fn waits(&self, id: ConnId, publication: Handle) -> bool {
+        self.of.get(&(id, publication)).is_some_and(|one| matches!(one.state, State::Waiting { .. }))
+    }
+
+    /// Makes a publication wait.
+    pub(super) fn begin(&mut self, now: Instant, key: (ConnId, Handle), stream: StreamId, silence: Duration) {
+        let state = State::Waiting { standby: Standby::new(now), sends: false };
+        self.of.insert(key, Second { stream, silence, state });
+    }
+
+    /// Forgets a publication that has ended.
+    pub(super) fn remove(&mut self, id: ConnId, publication: Handle) {
+        self.of.remove(&(id, publication));
+    }
+
+    /// Forgets all publications.
+    pub(super) fn clear(&mut self) {
+        self.of.clear();
+    }
+
+    /// Removes and returns the waiting publications of a stream that has ended.
+    fn end(&mut self, stream: StreamId) -> Vec<(ConnId, Handle)> {
+        self.armed.remove(&stream);
+        let of_stream = |one: &Second| one.stream == stream;
+        let is_waiting = |one: &Second| matches!(one.state, State::Waiting { .. });
+        let all = self.of.iter().filter(|(_, one)| of_stream(one) && is_waiting(one));
+        let ended = all.map(|(key, _)| *key).collect();
+        self.of.retain(|_, one| !of_stream(one));
+        ended
+    }
+
+    fn waiting_mut(&mut self) -> impl Iterator<Item = (&(ConnId, Handle), &mut Second)> {
+        self.of.iter_mut().filter(|(_, one)| matches!(one.state, State::Waiting { .. }))
+    }
+
+    /// Bytes that the waiting publications retain.
+    pub(super) fn retained_bytes(&self) -> usize {
+        let bytes = |one: &Second| match &one.state {
+            State::Waiting { standby, .. } => standby.retained_bytes(),
+            State::Active(_) => 0,
+        };
+        self.of.values().map(bytes).sum()
+    }
+
+    /// Frees the memory of all waiting publications. Each retains units again from its next key frame on.
+    pub(super) fn forget_units(&mut self) {
+        for (_, one) in self.waiting_mut() {
+            if let State::Waiting { standby, .. } = &mut one.state {
+                standby.clear();
+            }
+        }
+    }
+
+    /// Returns the figures of the waiting publications.
+    pub(super) fn figures(&self, turn: &Turn) -> Vec<StandbyFigures> {
+        let figures = |(&(conn, handle), one): (&(ConnId, Handle), &Second)| match &one.state {
+            State::Waiting { standby, .. } => {
+                let silent = turn.now.mono.saturating_duration_since(standby.last_unit());
+                Some(StandbyFigures {
+                    stream: one.stream,
+                    session: turn.session_ref(conn, handle),
+                    received_bytes: standby.received_bytes(),
+                    silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+                    has_key_frame: standby.has_key_frame(),
+                })
+            }
+            State::Active(_) => None,
+        };
+        self.of.iter().filter_map(figures).collect()
+    }
+
+    /// Arms the check for silence of a stream, unless an earlier one is armed.
+    fn arm(&mut self, turn: &mut Turn, stream: StreamId, at: Instant) {
+        if self.armed.get(&stream).is_some_and(|armed| *armed <= at) {
+            return;
+        }
+        self.armed.insert(stream, at);
+        turn.agenda.deadlines.arm(at, Timer::Silence(stream));
+    }
+}
+
+/// A unit of a publication that may be a standby.
+pub(super) enum Passed {
+    /// The unit becomes part of the stream. Its times are those of the stream.
+    Unit(AccessUnit, Arc<Tracks>),
+    /// The unit is retained or left out.
+    Nothing,
+    /// The unit is left out, and the stream needs a key frame of its track.
+    NeedsKeyFrame(StreamId, TrackId),
+}
+
+impl Standbys {
+    /// True if an event of a publication has no effect because the publication waits. Its units are handled by
+    /// [`Standbys::pass`].
+    pub(super) fn ignores(&self, id: ConnId, publication: Handle, event: &PublicationEvent) -> bool {
+        let is_news = match event {
+            PublicationEvent::UnitsDropped(_)
+            | PublicationEvent::Clock(_)
+            | PublicationEvent::Loudness(_)
+            | PublicationEvent::Fault(_) => true,
+            PublicationEvent::Publish(_) | PublicationEvent::Over(_) | PublicationEvent::Unit { .. } => false,
+        };
+        is_news && self.waits(id, publication)
+    }
+
+    /// Handles a unit of a publication that may be a standby.
+    pub(super) fn pass(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        (id, publication): (ConnId, Handle),
+        (unit, tracks): (AccessUnit, Arc<Tracks>),
+    ) -> Passed {
+        let now = turn.now.mono;
+        let Some(one) = self.of.get_mut(&(id, publication)) else { return Passed::Unit(unit, tracks) };
+        let (stream, silence) = (one.stream, one.silence);
+        match &mut one.state {
+            State::Active(splice) => {
+                let track = unit.track;
+                match splice.map(Held { unit, tracks, came: now }) {
+                    Some((unit, tracks)) => Passed::Unit(unit, tracks),
+                    None if splice.awaits_key_frame(track) => Passed::NeedsKeyFrame(stream, track),
+                    None => Passed::Nothing,
+                }
+            }
+            State::Waiting { standby, sends } => {
+                let key_frame = standby.hold(now, unit, tracks);
+                if !std::mem::replace(sends, true) {
+                    let session = turn.session_ref(id, publication);
+                    turn.tell(ToControl::StandbySends { session, stream, sends: true });
+                    self.arm(turn, stream, now + silence);
+                }
+                if let Some(track) = key_frame {
+                    let news = PublicationNews::KeyFrameNeeded(track);
+                    conns.reply(turn, id, Reply::Publication(publication, news));
+                    conns.touch(turn, id);
+                }
+                Passed::Nothing
+            }
+        }
+    }
+
+    /// Tells control of those standbys of a stream that have fallen silent. Returns the time of the next check.
+    fn tell_silent(&mut self, turn: &mut Turn, stream: StreamId) -> Option<Instant> {
+        let (now, mut next, mut silent) = (turn.now.mono, None, Vec::new());
+        for (&key, one) in self.waiting_mut().filter(|(_, one)| one.stream == stream) {
+            let State::Waiting { standby, sends: sends @ true } = &mut one.state else { continue };
+            let due = standby.last_unit() + one.silence;
+            if due > now {
+                next = Some(next.map_or(due, |next: Instant| next.min(due)));
+            } else {
+                *sends = false;
+                silent.push(key);
+            }
+        }
+        for (id, publication) in silent {
+            let session = turn.session_ref(id, publication);
+            turn.tell(ToControl::StandbySends { session, stream, sends: false });
+        }
+        next
+    }
+
+    /// Ends the standbys of a stream that has ended.
+    pub(super) fn end_all(&mut self, turn: &mut Turn, conns: &mut Conns, stream: StreamId, end: StreamEnd) {
+        for (id, publication) in self.end(stream) {
+            conns.forget_publication(id, stream);
+            conns.blame(id, end.reason());
+            conns.reply(turn, id, Reply::Publication(publication, PublicationNews::Ended(end)));
+            conns.touch(turn, id);
+        }
+    }
+}
+
+/// Begins to watch over the silence of a stream's publisher, if the publisher is on this worker and a standby sends.
+pub(super) fn watch_silence(live: &mut Live, turn: &mut Turn, stream: StreamId) {
+    if let Some(at) = silent_at(live, stream) {
+        live.standbys.arm(turn, stream, at.max(turn.now.mono));
+    }
+}
+
+/// Returns the time at which the publisher of a stream must yield if it sends nothing until then.
+fn silent_at(live: &Live, stream: StreamId) -> Option<Instant> {
+    live.details.get(stream).filter(|details| details.has_standby)?;
+    let source = live.sources.get(&stream)?;
+    source.publisher?;
+    Some(source.last_unit? + live.streams.get(&stream)?.settings.loss.standby_after)
+}
+
+/// Handles the check for silence of a stream: a silent publisher yields, and silent standbys are reported to control.
+pub(super) fn silence_timeout(
+    live: &mut Live,
+    turn: &mut Turn,
+    conns: &Conns,
+    stream: StreamId,
+    at: Instant,
+) {
+    if live.standbys.armed.get(&stream) != Some(&at) {
+        return;
+    }
+    live.standbys.armed.remove(&stream);
+    if let Some(next) = live.standbys.tell_silent(turn, stream) {
+        live.standbys.arm(turn, stream, next);
+    }
+    match silent_at(live, stream) {
+        Some(due) if due > turn.now.mono => live.standbys.arm(turn, stream, due),
+        Some(_) => {
+            if let Some(publisher) = live.publisher(stream) {
+                yield_stream(live, turn, conns, publisher, stream);
+            }
+        }
+        None => {}
+    }
+}
+
+/// Makes the publisher of a stream wait as a standby, and reports the end of its part of the stream to control.
+pub(super) fn yield_stream(
+    live: &mut Live,
+    turn: &mut Turn,
+    conns: &Conns,
+    session: SessionRef,
+    id: StreamId,
+) {
+    let feeds = live.publisher(id) == Some(session)
+        && conns.get(session.conn).is_some_and(|conn| conn.publication_of(id) == Some(session.handle));
+    let Some(stream) = live.streams.get(&id).filter(|_| feeds) else { return };
+    let (tracks, silence) = (Arc::clone(stream.tracks()), stream.settings.loss.standby_after);
+    let Some(source) = live.sources.remove(&id) else { return };
+    let now = turn.now.mono;
+    let silent = source.last_unit.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+    live.standbys.begin(now, (session.conn, session.handle), id, silence);
+    let seam = Seam { position: source.position, tracks, silent };
+    turn.tell(ToControl::Yielded { session, stream: id, seam });
+}
+
+/// Makes a standby the publisher of its stream, beginning with its retained units.
+pub(super) fn take_over(
+    live: &mut Live,
+    turn: &mut Turn,
+    conns: &mut Conns,
+    memory: &mut Memory,
+    session: SessionRef,
+    (stream, seam): (StreamId, Seam),
+) {
+    let (key, now) = ((session.conn, session.handle), turn.now.mono);
+    let second = live.standbys.of.get_mut(&key).filter(|one| one.stream == stream);
+    let Some(Second { state: state @ State::Waiting { .. }, .. }) = second else {
+        // The standby has left, and control had not heard of it yet when it gave this order.
+        let Seam { position, tracks, .. } = seam;
+        let departure = Departure::Lost;
+        return turn.tell(ToControl::PublisherGone { session, stream, departure, position, tracks });
+    };
+    let splice = State::Active(Box::new(Splice::new(now, &seam)));
+    let State::Waiting { mut standby, .. } = std::mem::replace(state, splice) else { return };
+    let source = SourceCount {
+        position: seam.position,
+        last_unit: Some(now),
+        publisher: Some(session),
+        ..SourceCount::default()
+    };
+    live.sources.insert(stream, source);
+    for held in standby.take() {
+        let second = live.standbys.of.get_mut(&key);
+        let Some(Second { state: State::Active(splice), .. }) = second else { return };
+        if let Some(mapped) = splice.map(held) {
+            ingest_mapped(live, turn, conns, memory, (session.conn, stream), mapped);
+        }
+    }
+    live.tell_wanted(turn, conns, stream);
+    watch_silence(live, turn, stream);
+}
