@@ -14,6 +14,7 @@ use super::conns::Conns;
 use super::deadlines::Timer;
 use super::dispatch::FLUSH_GRID;
 use super::memory::Memory;
+use super::messages::hear_copied;
 use super::streams::{Live, SourceCount};
 use super::turn::Turn;
 use crate::hub::{Entry, Flush};
@@ -192,6 +193,9 @@ impl Live {
         let Some(stream) = conns.published(id, publication) else {
             return self.ingest_derived(turn, conns, memory, id, unit);
         };
+        if unit.track == TrackId::MESSAGES {
+            hear_copied(self, turn, conns, id, stream, &unit.payload);
+        }
         let retry = self.transcoders.has_room().then_some(turn.now.mono);
         let tracks = match self.streams.get_mut(&stream) {
             Some(stream) => stream.with_derived(retry, tracks, derived::with_offers),
