@@ -10,7 +10,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit quick doctests suite replay outside packages providers bindings surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls soak instructions fuzz fuzz-score fuzz-coverage kills chaos seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit quick doctests suite replay outside packages providers bindings surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls data-channels soak instructions fuzz fuzz-score fuzz-coverage kills chaos seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -122,6 +122,9 @@ networks: ## Real viewers behind bad networks, at millstream and other servers; 
 
 firewalls: ## Real Chromium behind translators of addresses, firewalls and a proxy, in network namespaces; needs root. ONLY=proxy, JOINS=10
 	PROFILE=$(PROFILE) bash benches/firewalls/run.sh --only "$(ONLY)" --joins $(or $(JOINS),10)
+
+data-channels: ## Data channels with aiortc, werift, libdatachannel and pion, which it installs (docs/webrtc-interop.md); ONLY=pion for one of them
+	sh benches/data_channels/run.sh $(ONLY)
 
 soak: ## Memory of a server that is used for MINUTES (180): all protocols, recordings, calls of the API
 	cargo build --release --locked && python3 benches/soak.py target/release/millstream $(or $(MINUTES),180)

@@ -273,7 +273,7 @@ impl Chosen {
 /// possible.
 fn data_tracks(pick: Pick) -> TrackSet {
     match pick {
-        Pick::Default | Pick::Each => TrackSet::of(TrackId::DATA),
+        Pick::Default | Pick::Each => TrackSet::of(TrackId::DATA).with(TrackId::MESSAGES),
         Pick::All | Pick::First => (0..).map_while(|n| TrackId::nth(TrackKind::Data, n)).collect(),
         Pick::None => TrackSet::EMPTY,
         Pick::Only(id) => TrackSet::of(id),

@@ -7,17 +7,41 @@ use std::time::Instant;
 use crate::mail::{DataSender, Message, StreamData};
 use crate::types::StreamKey;
 
-/// Bytes per second that all viewers of a stream may send together.
-const RATE: u64 = 128 << 10;
-const BURST: u64 = 1 << 20;
+/// The rate of all viewers of a stream together.
+const VIEWERS: Limit = Limit { rate: 128 << 10, burst: 1 << 20 };
 /// Bytes counted for each message in addition to its payload.
 const MESSAGE_BYTES: u64 = 512;
 
-/// Number of bytes that viewers may send, as computed at the time `since`.
+/// A limit on messages: bytes per second, and bytes at once after a pause.
 #[derive(Debug, Clone, Copy)]
-struct Allowance {
+pub(super) struct Limit {
+    pub(super) rate: u64,
+    pub(super) burst: u64,
+}
+
+/// Number of bytes that may be sent, as computed at the time `since`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowance {
     left: u64,
     since: Instant,
+}
+
+impl Allowance {
+    /// The allowance after a pause.
+    pub(super) const fn full(now: Instant, limit: Limit) -> Self {
+        Self { left: limit.burst, since: now }
+    }
+
+    /// Counts a message of this length. Returns false, and counts nothing, if the limit does not allow it.
+    pub(super) fn spend(&mut self, now: Instant, limit: Limit, bytes: usize) -> bool {
+        let passed = now.saturating_duration_since(self.since).as_millis();
+        let more = u64::try_from(passed).unwrap_or(u64::MAX).saturating_mul(limit.rate) / 1000;
+        let left = self.left.saturating_add(more).min(limit.burst);
+        let cost = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(MESSAGE_BYTES);
+        let rest = left.checked_sub(cost);
+        *self = Self { left: rest.unwrap_or(left), since: now };
+        rest.is_some()
+    }
 }
 
 /// The limits of all streams and rooms in which viewers have sent messages.
@@ -38,15 +62,8 @@ impl Chats {
     }
 
     fn spend(&mut self, now: Instant, stream: &StreamKey, bytes: usize) -> bool {
-        let full = Allowance { left: BURST, since: now };
-        let allowance = self.streams.entry(stream.clone()).or_insert(full);
-        let passed = now.saturating_duration_since(allowance.since).as_millis();
-        let more = u64::try_from(passed).unwrap_or(u64::MAX).saturating_mul(RATE) / 1000;
-        let left = allowance.left.saturating_add(more).min(BURST);
-        let cost = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(MESSAGE_BYTES);
-        let rest = left.checked_sub(cost);
-        *allowance = Allowance { left: rest.unwrap_or(left), since: now };
-        rest.is_some()
+        let full = Allowance::full(now, VIEWERS);
+        self.streams.entry(stream.clone()).or_insert(full).spend(now, VIEWERS, bytes)
     }
 
     /// Forgets a stream or a room that has ended.
@@ -77,7 +94,7 @@ mod tests {
             let now = start + Duration::from_millis(ms);
             (0..10).for_each(|_| taken += u64::from(chats.takes(now, &stream, &viewer)));
         }
-        let most = (BURST + 10 * RATE) / 612;
+        let most = (VIEWERS.burst + 10 * VIEWERS.rate) / 612;
         assert!(taken <= most && taken > most * 9 / 10, "{taken} of {most}");
         // Neither another stream nor the publisher is held back.
         let now = start + Duration::from_secs(10);

@@ -33,7 +33,9 @@ impl Worker {
                 self.ports.tell_session(&mut self.turn, &mut self.conns, from, to, message);
             }
             FamilyEvent::TellStream { stream, message } => {
-                self.live.tell_stream(&mut self.turn, &mut self.conns, id, stream, message)
+                let (key, told) = (stream.clone(), message.clone());
+                self.live.tell_stream(&mut self.turn, &mut self.conns, id, stream, message);
+                self.put_message(&key, &told);
             }
         }
     }

@@ -35,6 +35,7 @@ mod holds;
 mod incumbents;
 pub mod leases;
 mod memory;
+mod messages;
 mod orders;
 mod passes;
 mod polled;

@@ -14,6 +14,7 @@ use super::conns::Conns;
 use super::deadlines::Timer;
 use super::dispatch::FLUSH_GRID;
 use super::memory::Memory;
+use super::messages::hear_copied;
 use super::standbys::{self, Passed};
 use super::streams::{Live, SourceCount};
 use super::turn::Turn;
@@ -209,6 +210,9 @@ impl Live {
         let Some(stream) = conns.published(id, publication) else {
             return self.ingest_derived(turn, conns, memory, id, unit.0);
         };
+        if unit.0.track == TrackId::MESSAGES {
+            hear_copied(self, turn, conns, id, stream, &unit.0.payload);
+        }
         match self.standbys.pass(turn, conns, (id, publication), unit) {
             Passed::Unit(unit, tracks) => {
                 ingest_mapped(self, turn, conns, memory, (id, stream), (unit, tracks));

@@ -12,6 +12,7 @@ use super::conn::Purpose;
 use super::conns::Conns;
 use super::demand::Producer;
 use super::holds::Holds;
+use super::messages::MessageLimits;
 use super::rooms::{Rooms, is_view};
 use super::sinks::begun_with;
 use super::speakers::Speakers;
@@ -52,6 +53,8 @@ pub(super) struct Live {
     pub(super) speakers: Speakers,
     /// Limits on messages of viewers.
     pub(super) chats: Chats,
+    /// Limits on messages that become units.
+    pub(super) message_limits: MessageLimits,
     /// Derived tracks being made on this worker.
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
     /// The budget of transcoded tracks, shared by all workers.
@@ -289,7 +292,8 @@ impl Worker {
                 self.ports.tell_session(&mut self.turn, &mut self.conns, from, to, message)
             }
             ToWorker::TellStream { from, stream, message } => {
-                self.live.hear_in_stream(&mut self.turn, &mut self.conns, from, &stream, &message)
+                self.live.hear_in_stream(&mut self.turn, &mut self.conns, from, &stream, &message);
+                self.put_message(&stream, &message);
             }
             ToWorker::SessionEnded { teller, gone } => {
                 self.conns.tell_session_ended(&mut self.turn, teller, gone)
@@ -436,6 +440,7 @@ impl Worker {
         self.live.sources.remove(&id);
         self.live.details.remove(id);
         self.live.chats.forget(&stream.key);
+        self.live.message_limits.forget(&stream.key);
         self.live.up_since.remove(&id);
         self.polled.forget_polled(&mut self.turn, id, &stream.key);
         if stream.ingest != Ingest::ROOM_VIEW {

@@ -29,6 +29,7 @@ mod codecs;
 mod compression;
 mod crash;
 mod data_channels;
+mod data_track;
 mod differential;
 mod documented;
 mod draining;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cluster::Redis;
 use crate::publish_play::is_broadcasting;
-use crate::support::{Api, Player, Publisher, Server, secs, wait_for};
+use crate::support::{Api, Player, Publisher, RtcClient, Server, secs, wait_for};
 
 fn node(redis: &Redis, name: &str) -> Server {
     start(redis.settings(name))
@@ -269,4 +269,43 @@ fn clients_are_sent_to_the_node_that_has_their_stream() {
     let _publisher = publish(&[&b, &a], ["t"]);
     let path = "/live/t.flv";
     assert_eq!(sent_to(&a, "GET", path, None), (302, format!("http://{}{path}", b.http)));
+}
+
+/// Messages of a publisher and of the API reach the data channels of viewers at another node, text as text and bytes as
+/// bytes.
+#[test]
+fn messages_reach_the_data_channels_of_viewers_at_another_node() {
+    let redis = Redis::start();
+    let (a, b) = (node(&redis, "a"), node(&redis, "b"));
+    let mut publisher = RtcClient::publish_with_data(&a, "cam");
+    publisher.run_until("the keys", secs(20), |publisher| publisher.connected);
+    publisher.run_until("the stream", secs(20), |_| is_broadcasting(&b, "cam"));
+    let mut viewers = [&a, &b].map(|server| RtcClient::play_with_data(server, "cam"));
+    publisher.run_until("viewers", secs(40), |_| {
+        viewers.iter_mut().all(|viewer| {
+            viewer.step();
+            viewer.frames > 10 && viewer.is_open()
+        })
+    });
+    let long = vec![b'x'; 200_000];
+    assert!(publisher.say(true, b"a text") && publisher.say(false, &long));
+    publisher.run_until("the publisher's messages", secs(40), |_| {
+        viewers.iter_mut().all(|viewer| {
+            viewer.step();
+            viewer.talk.messages.len() >= 2
+        })
+    });
+    // The call is made at the node that has a copy.
+    assert_eq!(b.api().post(&broadcasts("/cam/data"), "of the api").json()["success"], true);
+    publisher.run_until("the message of the API", secs(40), |_| {
+        viewers.iter_mut().all(|viewer| {
+            viewer.step();
+            viewer.talk.messages.len() >= 3
+        })
+    });
+    for viewer in &viewers {
+        let messages: Vec<(bool, &[u8])> =
+            viewer.talk.messages.iter().map(|(is_text, message)| (*is_text, &message[..])).collect();
+        assert!(messages == [(true, &b"a text"[..]), (false, &long[..]), (true, &b"of the api"[..])]);
+    }
 }

@@ -16,21 +16,31 @@ const UTF_8: u8 = 3;
 /// the name contains a zero character.
 #[must_use]
 pub fn text(name: &str, text: &str) -> Option<Bytes> {
-    let frame = name.len().checked_add(text.len())?.checked_add(3)?;
+    tag(b"TXXX", [&[UTF_8], name.as_bytes(), &[0], text.as_bytes(), &[0]]).filter(|_| !name.contains('\0'))
+}
+
+/// Returns a tag with bytes of the sender (frame `PRIV`, §4.27). `owner` says who defines them, by a URL, an address or
+/// a name. `None` if the tag would be longer than [`TAG_BYTES_MAX`], or if the owner contains a zero character.
+#[must_use]
+pub fn private(owner: &str, data: &[u8]) -> Option<Bytes> {
+    tag(b"PRIV", [owner.as_bytes(), &[0], data]).filter(|_| !owner.contains('\0'))
+}
+
+/// Returns a tag with one frame, whose body is the concatenation of `pieces`. `None` if the tag would be longer than
+/// [`TAG_BYTES_MAX`].
+fn tag<const N: usize>(id: &[u8; 4], pieces: [&[u8]; N]) -> Option<Bytes> {
+    let frame = pieces.iter().try_fold(0usize, |bytes, piece| bytes.checked_add(piece.len()))?;
     let tag = frame.checked_add(HEAD_BYTES)?;
-    if tag.checked_add(HEAD_BYTES)? > TAG_BYTES_MAX || name.contains('\0') {
+    if tag.checked_add(HEAD_BYTES)? > TAG_BYTES_MAX {
         return None;
     }
     let mut out = BytesMut::with_capacity(tag + HEAD_BYTES);
     out.put_slice(b"ID3\x04\0\0");
     out.put_slice(&synchsafe(tag)?);
-    out.put_slice(b"TXXX");
+    out.put_slice(id);
     out.put_slice(&synchsafe(frame)?);
-    out.put_slice(&[0, 0, UTF_8]);
-    out.put_slice(name.as_bytes());
-    out.put_u8(0);
-    out.put_slice(text.as_bytes());
-    out.put_u8(0);
+    out.put_slice(&[0, 0]);
+    pieces.iter().for_each(|piece| out.put_slice(piece));
     Some(out.freeze())
 }
 
@@ -124,6 +134,10 @@ mod tests {
         assert!(text("", &"x".repeat(longest)).is_some_and(|tag| is_tags(&tag)));
         assert_eq!(text("", &"x".repeat(longest + 1)), None);
         assert_eq!(text("a\0b", ""), None);
+        assert_eq!(private("a\0b", b""), None);
+        let longest = TAG_BYTES_MAX - 2 * HEAD_BYTES - 2;
+        assert!(private("a", &vec![0; longest]).is_some_and(|tag| is_tags(&tag)));
+        assert_eq!(private("a", &vec![0; longest + 1]), None);
     }
 
     #[test]

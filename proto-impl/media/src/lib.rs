@@ -11,6 +11,7 @@ pub mod codec;
 mod crc;
 pub mod id3;
 pub mod language;
+pub mod message;
 pub mod nal;
 pub mod scte35;
 pub mod subtitles;

@@ -33,6 +33,8 @@ impl TrackId {
     /// The data track of subtitles ([`crate::subtitles`]), with times in milliseconds. PTS is the time at which a
     /// cue appears.
     pub const SUBTITLES: Self = Self(11);
+    /// The data track of messages of data channels ([`crate::message`]), with times in milliseconds.
+    pub const MESSAGES: Self = Self(14);
     /// The first derived track.
     pub const DERIVED: Self = Self(48);
     /// Ids are below this number.
@@ -463,6 +465,7 @@ mod tests {
         assert_eq!(TrackId::nth(TrackKind::Data, 0), Some(TrackId::DATA));
         assert_eq!(TrackId::nth(TrackKind::Data, 1), Some(TrackId::METADATA));
         assert_eq!(TrackId::nth(TrackKind::Data, 2), Some(TrackId::CUES));
+        assert_eq!(TrackId::nth(TrackKind::Data, 4), Some(TrackId::MESSAGES));
         assert_eq!(TrackId::nth(TrackKind::Data, 3), Some(TrackId::SUBTITLES));
         let last = TrackId::nth(TrackKind::Data, 15).unwrap();
         assert!(!last.is_derived() && last.is_data() && last.index() == 15);

@@ -18,7 +18,8 @@ use crate::TrackId;
 ///   syncframes. FLAC: a frame (RFC 9639 §9).
 /// * G.711: samples with interleaved channels, as many as the source put together.
 /// * Data: AMF0 values as in an FLV script tag, with the name first ([`TrackId::DATA`]); ID3v2 tags ([`TrackId::METADATA`]);
-///   a splice_info_section ([`TrackId::CUES`]); a cue of subtitles ([`TrackId::SUBTITLES`]).
+///   a splice_info_section ([`TrackId::CUES`]); a cue of subtitles ([`TrackId::SUBTITLES`]); a message of a data
+///   channel ([`TrackId::MESSAGES`]).
 ///
 /// DTS never decreases within a track, and PTS is never before DTS. Both count ticks of the track's timescale.
 #[derive(Debug, Clone, PartialEq, Eq)]

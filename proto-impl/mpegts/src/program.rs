@@ -29,6 +29,19 @@ const MPEG2_RATE: u32 = 32_000;
 /// The slices of a payload. Most frames have at most this many, so that they need no allocation.
 type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
 
+/// The announcement of a stream of timed metadata in addition to the tracks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Metadata {
+    /// Not carried.
+    None,
+    /// Not announced, because there were no tags yet.
+    Awaited,
+    /// Announced if there is room after all tracks.
+    Found,
+    /// Announced from the beginning; the program can carry one track fewer.
+    Reserved,
+}
+
 /// A program made from the tracks of a stream.
 #[derive(Debug)]
 pub struct Program {
@@ -36,8 +49,8 @@ pub struct Program {
     /// Ids of the first video track and of the first audio track. Their streams have the number 0, whatever
     /// these ids are.
     firsts: [Option<TrackId>; 2],
-    /// True if a stream of timed metadata is announced in addition to the tracks.
-    has_metadata: bool,
+    /// The stream of timed metadata.
+    metadata: Metadata,
     /// True if a stream of splice information is announced in addition to the tracks.
     has_splices: bool,
     /// True if each member of the stream is a program.
@@ -53,7 +66,7 @@ impl Program {
         Self {
             muxer: Muxer::with_packing(packing),
             firsts: [None, None],
-            has_metadata: false,
+            metadata: Metadata::None,
             has_splices: false,
             has_members: false,
             streams: Vec::new(),
@@ -64,7 +77,15 @@ impl Program {
     /// The program can then carry one track fewer.
     #[must_use]
     pub const fn with_metadata(mut self) -> Self {
-        self.has_metadata = true;
+        self.metadata = Metadata::Reserved;
+        self
+    }
+
+    /// Announces a stream of timed metadata when the first tags are written, if there is room for it after all tracks.
+    /// Without room, tags are dropped.
+    #[must_use]
+    pub const fn with_metadata_if_any(mut self) -> Self {
+        self.metadata = Metadata::Awaited;
         self
     }
 
@@ -99,14 +120,20 @@ impl Program {
         self.announce();
     }
 
-    /// Sets the muxer's program: the streams of the tracks, and the additional ones. Splice information gets
-    /// a stream only if there is room for it after all tracks, so that it never displaces a track.
+    /// Sets the muxer's program: the streams of the tracks, and the additional ones. Splice information and metadata
+    /// that is not announced from the beginning get streams only if there is room for them after all tracks, so that
+    /// they never displace a track.
     fn announce(&mut self) {
-        let media = self.streams.len().saturating_add(usize::from(self.has_metadata));
         let streams_max = if self.has_members { 2 * SERVICES_MAX } else { PROGRAM_STREAMS_MAX };
-        let has_splices = self.has_splices && media < streams_max;
+        let tracks = self.streams.len();
+        let has_metadata = match self.metadata {
+            Metadata::None | Metadata::Awaited => false,
+            Metadata::Found => tracks < streams_max,
+            Metadata::Reserved => true,
+        };
+        let has_splices = self.has_splices && tracks.saturating_add(usize::from(has_metadata)) < streams_max;
         let others = [
-            (self.has_metadata, Kind::Metadata, StreamKind::Id3),
+            (has_metadata, Kind::Metadata, StreamKind::Id3),
             (has_splices, Kind::Splice, StreamKind::Splice),
         ];
         let others = others.into_iter().filter(|(is_there, ..)| *is_there && !self.streams.is_empty());
@@ -138,6 +165,10 @@ impl Program {
     pub fn write_metadata(&mut self, pts_ms: i64, tags: &[u8]) -> Bytes {
         if !id3::is_tags(tags) {
             return Bytes::new();
+        }
+        if self.metadata == Metadata::Awaited {
+            self.metadata = Metadata::Found;
+            self.announce();
         }
         let pts = ticks(Timescale::MILLISECONDS, pts_ms);
         let payload: &[&[u8]] = &[tags];
@@ -448,6 +479,34 @@ mod tests {
             assert_eq!((kinds.len(), kinds.contains(&StreamKind::Id3)), (8, has_metadata));
             assert_eq!(units.contains(&metadata), has_metadata);
             assert_eq!(units.len(), 1 + usize::from(has_metadata), "nobody waits for metadata");
+        }
+    }
+
+    #[test]
+    fn metadata_that_may_come_is_announced_with_the_first_tags_where_there_is_room() {
+        let tags = id3::text("name", "a text").unwrap();
+        for count in [1, PROGRAM_STREAMS_MAX] {
+            let numbers = 0..u8::try_from(count).unwrap();
+            let tracks: Vec<Track> =
+                numbers.map(|n| track(TrackId::nth(TrackKind::Audio, n).unwrap())).collect();
+            let mut program = Program::with_packing(Packing::NONE).with_metadata_if_any();
+            program.set_tracks(&tracks);
+            let frame = frame(96_000);
+            let mut bytes = program.write(&frame, &tracks[0]).unwrap().to_vec();
+            let is_announced = |bytes: &[u8]| {
+                let (mut demuxer, mut input, mut found) = (Demuxer::new(), bytes, None);
+                while let Some(event) = demuxer.read(&mut input) {
+                    if let Event::Program(map) = event {
+                        found = Some(map.streams.iter().any(|stream| stream.kind == StreamKind::Id3));
+                    }
+                }
+                found.unwrap()
+            };
+            assert!(!is_announced(&bytes));
+            bytes.extend(program.write_metadata(1000, &tags));
+            bytes.extend(program.write(&frame, &tracks[0]).unwrap());
+            assert_eq!(is_announced(&bytes), count == 1);
+            assert_eq!(bytes.windows(tags.len()).any(|some| some == &tags[..]), count == 1);
         }
     }
 

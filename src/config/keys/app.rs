@@ -319,6 +319,13 @@ pub(super) const FIRST: &[Key] = &[
         "URL to which messages of data channels are posted, in the form field data",
     ),
     key(
+        ROOMS,
+        "dataChannel.timedMetadata",
+        "false",
+        "Channel messages as timed metadata",
+        "Messages of publishers and of the API, up to 30 KiB each, also reach viewers by other protocols, as timed metadata (in segments: with id3TagEnabled)",
+    ),
+    key(
         HLS,
         "hlsflags",
         "delete_segments+program_date_time",

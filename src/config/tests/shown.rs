@@ -315,6 +315,10 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "dataChannelPlayerDistribution",
         "tests/suite/data_channels.rs::messages_reach_whom_the_application_lets_them_reach",
     ),
+    (
+        "dataChannel.timedMetadata",
+        "tests/suite/data_track.rs::messages_of_a_publisher_and_of_the_api_are_timed_metadata_of_every_format",
+    ),
     ("rooms.view", "src/protocol/room_view/cast.rs::an_application_may_have_the_first_one_shown"),
     ("participantVisibilityMatrix", "src/worker/tests/rooms.rs::roles_say_who_sees_whom_while_they_are_live"),
     ("maxVideoTrackCount", "tests/suite/rooms.rs::a_viewer_with_one_seat_is_sent_who_speaks"),

@@ -422,7 +422,8 @@ fn what_somebody_is_sent_is_wanted_here_or_by_way_of_another_worker() {
     assert!(!scene.stream.demand_is_known());
     assert_eq!(scene.stream.wanted_of_source(), TrackSet::EMPTY);
     scene.push(V0, 0, true);
-    let (data, both) = (TrackSet::of(TrackId::DATA), TrackSet::of(V0).with(A0));
+    let data = TrackSet::of(TrackId::DATA).with(TrackId::MESSAGES);
+    let both = TrackSet::of(V0).with(A0);
     assert_eq!(scene.stream.wanted_anew(), None);
     let (id, mut viewer) = scene.join(Selection::DEFAULT);
     assert_eq!(scene.stream.wanted_anew(), Some(both.or(data)));

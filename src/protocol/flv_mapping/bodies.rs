@@ -3,15 +3,19 @@
 //! H.264, AAC, MP3 and G.711 are written in the legacy form, which every player supports; the other codecs have only
 //! the enhanced form.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use flv::amf0::Value;
 use flv::data::Data;
 use flv::file::TagKind;
 use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
-use media::{Codec, CodecConfig, Track, TrackId, TrackKind};
+use media::message::Message;
+use media::{AccessUnit, Codec, CodecConfig, Track, TrackId, TrackKind};
 use smallvec::SmallVec;
 
+use super::script;
 use crate::hub::{Chosen, Entry};
 
 /// A body: everything after the head of a tag or a message.
@@ -22,12 +26,12 @@ pub(in crate::protocol) struct Body<'a> {
     /// The codec's head.
     pub(in crate::protocol) head: SmallVec<[u8; 16]>,
     /// The payload.
-    pub(in crate::protocol) payload: &'a Bytes,
+    pub(in crate::protocol) payload: Cow<'a, Bytes>,
 }
 
 impl<'a> Body<'a> {
     fn new(kind: TagKind, head: &[u8], payload: &'a Bytes) -> Self {
-        Self { kind, head: SmallVec::from_slice(head), payload }
+        Self { kind, head: SmallVec::from_slice(head), payload: Cow::Borrowed(payload) }
     }
 
     fn video(
@@ -179,12 +183,25 @@ pub(in crate::protocol) fn extra<'a>(track: &'a Track, chosen: &Chosen) -> Optio
     }
 }
 
+/// Returns the body of a unit of a data track: script data as it is, and timed messages of data channels as script
+/// data.
+fn data(unit: &AccessUnit) -> Option<Body<'_>> {
+    let payload = match unit.track {
+        TrackId::DATA => Cow::Borrowed(&unit.payload),
+        TrackId::MESSAGES => {
+            let message = Message::read(&unit.payload).filter(|message| message.is_timed)?;
+            Cow::Owned(script::of_message(&message))
+        }
+        _ => return None,
+    };
+    Some(Body { kind: TagKind::Data, head: SmallVec::new(), payload })
+}
+
 /// Returns the body of a unit; `None` if the format cannot carry it.
 pub(in crate::protocol) fn unit<'a>(entry: &'a Entry, chosen: &Chosen) -> Option<Body<'a>> {
     let unit = &entry.unit;
     let Some(track) = entry.tracks.get(unit.track) else {
-        let is_script_data = unit.track == TrackId::DATA;
-        return is_script_data.then(|| Body::new(TagKind::Data, &[], &unit.payload));
+        return data(unit);
     };
     let (payload, form) = (&unit.payload, Form::of(track, chosen));
     let codec = track.config.codec();

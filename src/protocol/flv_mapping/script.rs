@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use flv::amf0::{Pairs, Value};
 use flv::data::Data;
+use media::message::{Message, NAME};
 use media::scte35::{SECTION_BYTES_MAX, Splice};
 use serde_json::{Value as Json, json};
 
@@ -17,6 +18,15 @@ pub(in crate::protocol) fn script_data(payload: &[u8]) -> Option<(String, String
         all => Json::Array(all.iter().map(to_json).collect()),
     };
     Some((name, text.to_string()))
+}
+
+/// Returns a message of a data channel as script data with one object: the text, or the bytes in base64.
+pub(super) fn of_message(message: &Message) -> Bytes {
+    let (name, value) = match message.text() {
+        Some(text) => ("text", Value::string(text)),
+        None => ("base64", Value::string(STANDARD.encode(&message.payload))),
+    };
+    Data { name: NAME.to_owned(), values: vec![Value::Object(vec![(name.to_owned(), value)])] }.write()
 }
 
 /// Names of script data with splice information.
@@ -99,6 +109,19 @@ mod tests {
         for other in [cut_off, Value::string(null), Value::string("/"), Value::Number(1.0)] {
             assert_eq!(cue("onCuePoint", other.clone()), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_message_is_script_data_with_its_text_or_its_bytes() {
+        let of = |is_text, payload: &'static [u8]| {
+            let message = Message { is_text, is_timed: true, payload: Bytes::from_static(payload) };
+            script_data(&of_message(&message)).unwrap()
+        };
+        let named = |json: &str| ("onDataMessage".to_owned(), json.to_owned());
+        assert_eq!(of(true, "grüße".as_bytes()), named(r#"{"text":"grüße"}"#));
+        assert_eq!(of(false, &[0, 1, 255]), named(r#"{"base64":"AAH/"}"#));
+        let long = Message { is_text: true, is_timed: true, payload: vec![b'x'; 70_000].into() };
+        assert_eq!(script_data(&of_message(&long)).unwrap().1.len(), 70_000 + r#"{"text":""}"#.len());
     }
 
     #[test]

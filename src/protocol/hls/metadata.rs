@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hls::segmenter::Cue;
+use media::message::Message;
 use media::scte35::{self, Splice};
 use media::{Timescale, TrackId, id3};
 
@@ -46,7 +47,6 @@ impl Metadata {
             Self { has_subtitles: true, .. } => Pick::All,
             Self { has_tags: false, has_cues: false, .. } => Pick::None,
             Self { has_tags: false, has_cues: true, .. } => Pick::Only(TrackId::CUES),
-            Self { has_script_data: false, has_cues: false, .. } => Pick::Only(TrackId::METADATA),
             Self { .. } => Pick::All,
         }
     }
@@ -63,6 +63,7 @@ impl Metadata {
         }
         match entry.unit.track {
             TrackId::METADATA => Some(entry.unit.payload.clone()),
+            TrackId::MESSAGES => Message::read(&entry.unit.payload)?.tag(),
             TrackId::DATA if self.has_script_data => {
                 let (name, values) = flv_mapping::script_data(&entry.unit.payload)?;
                 id3::text(&name, &values)
@@ -174,7 +175,13 @@ mod tests {
         assert_eq!((both.tags(&tag_unit), both.pick()), (Some(tag.clone()), Pick::All));
         let tags_alone = Metadata { has_script_data: false, ..both };
         assert_eq!((tags_alone.tags(&tag_unit), tags_alone.tags(&cue_unit)), (Some(tag.clone()), None));
-        assert_eq!(tags_alone.pick(), Pick::Only(TrackId::METADATA));
+        assert_eq!(tags_alone.pick(), Pick::All, "messages are in another track than tags");
+        let message = |is_timed| {
+            let message = Message { is_text: true, is_timed, payload: Bytes::from_static(b"hello") };
+            entry(TrackId::MESSAGES, message.write())
+        };
+        assert_eq!(id3::texts(&tags_alone.tags(&message(true)).unwrap()), [("onDataMessage", "hello")]);
+        assert_eq!(tags_alone.tags(&message(false)), None, "for data channels alone");
         let none = Metadata { has_tags: false, has_script_data: true, has_cues: false, has_subtitles: false };
         assert_eq!((none.tags(&tag_unit), none.tags(&cue_unit), none.pick()), (None, None, Pick::None));
         assert_eq!(both.tags(&entry(TrackId::DATA, Bytes::from_static(b"no AMF"))), None);

@@ -12,6 +12,8 @@ mod url;
 mod viewer;
 mod web_socket;
 
+use std::borrow::Cow;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use crypto::Seed;
 use flv::file::{Header, TagHead, TagKind};
@@ -199,7 +201,7 @@ impl FlvPackage {
         if !self.scratch.is_empty() {
             tag.slices.push(self.scratch.split().freeze());
         }
-        tag.slices.push(body.payload.clone());
+        tag.slices.push(body.payload.clone().into_owned());
         self.scratch.put_slice(&trailer);
         tag.slices.push(self.scratch.split().freeze());
     }
@@ -229,7 +231,7 @@ impl Package for FlvPackage {
         let mut tag = Tag::default();
         if let Some(payload) = flv_mapping::metadata(chosen) {
             // The timestamp is always zero: ffmpeg takes onMetaData with another timestamp for a subtitle track.
-            let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload: &payload };
+            let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload: Cow::Borrowed(&payload) };
             self.tag(&mut tag, &body, None);
         }
         for track in chosen.iter() {

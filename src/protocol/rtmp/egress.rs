@@ -75,7 +75,7 @@ impl RtmpPackage {
             TagKind::Audio => MediaKind::Audio,
             TagKind::Data | TagKind::Other(_) => MediaKind::Data,
         };
-        self.message(kind, dts_ms, &body.head, body.payload);
+        self.message(kind, dts_ms, &body.head, &body.payload);
     }
 
     fn message(&mut self, kind: MediaKind, dts_ms: i64, prefix: &[u8], payload: &Bytes) {
@@ -120,8 +120,8 @@ impl Package for RtmpPackage {
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Item {
         match flv_mapping::unit(entry, chosen) {
             Some(body) if body.kind == TagKind::Data => {
-                let told = flv_mapping::without_left_out(chosen, body.payload);
-                let payload = told.as_ref().unwrap_or(body.payload);
+                let told = flv_mapping::without_left_out(chosen, &body.payload);
+                let payload = told.as_ref().unwrap_or(&body.payload);
                 self.message(MediaKind::Data, entry.dts_ms, &[], payload);
             }
             Some(body) => self.body(entry.dts_ms, &body),

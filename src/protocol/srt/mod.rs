@@ -37,7 +37,6 @@ use ::srt::{CloseReason, Config, Connection, KeyLength, Passphrase, RejectReason
 use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
-use media::TrackId;
 
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
@@ -77,8 +76,8 @@ static FORMAT: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// The tracks of pushes, including splice information; viewers may request others.
-const SELECTION: Selection = Selection { data: Pick::Only(TrackId::CUES), ..Selection::EACH };
+/// The tracks of pushes, including splice information and timed metadata; viewers may request others.
+const SELECTION: Selection = Selection { data: Pick::All, ..Selection::EACH };
 
 /// SRT's entry in the table of protocols ([`super::registry`]).
 pub(super) static PROTOCOL: Protocol = Protocol {

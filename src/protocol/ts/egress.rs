@@ -10,7 +10,8 @@
 //! [`mpegts::Program`] makes the packets.
 
 use bytes::Bytes;
-use media::{Track, TrackId};
+use media::message::Message;
+use media::{AccessUnit, Track, TrackId};
 use mpegts::{Packing, Program};
 
 use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts};
@@ -28,12 +29,12 @@ pub(crate) struct TsPackage {
 impl TsPackage {
     /// Makes a package for viewers, which share packets.
     pub(crate) fn live() -> Self {
-        Self { program: Program::with_packing(Packing::LIVE), epoch: None }
+        Self { program: Program::with_packing(Packing::LIVE).with_metadata_if_any(), epoch: None }
     }
 
     /// Makes a package that writes the packets of every unit without waiting for further units.
     pub(crate) fn at_once() -> Self {
-        Self { program: Program::with_packing(Packing::NONE), epoch: None }
+        Self { program: Program::with_packing(Packing::NONE).with_metadata_if_any(), epoch: None }
     }
 
     /// Applies the chosen tracks.
@@ -47,10 +48,13 @@ impl TsPackage {
     /// The packets of a unit, with those of frames that have waited for it; `None` if the format cannot carry it.
     fn write(&mut self, entry: &Entry, chosen: &Chosen) -> Option<Bytes> {
         self.follow(chosen);
-        if entry.unit.track == TrackId::CUES {
-            return Some(self.program.write_splice(entry.unit.pts, &entry.unit.payload));
+        let AccessUnit { track, pts, payload, .. } = &entry.unit;
+        match *track {
+            TrackId::CUES => Some(self.program.write_splice(*pts, payload)),
+            TrackId::METADATA => Some(self.program.write_metadata(*pts, payload)),
+            TrackId::MESSAGES => Some(self.program.write_metadata(*pts, &Message::read(payload)?.tag()?)),
+            id => self.program.write(&entry.unit, entry.tracks.get(id)?),
         }
-        self.program.write(&entry.unit, entry.tracks.get(entry.unit.track)?)
     }
 }
 

@@ -14,6 +14,7 @@ use ice::tcp::{FrameReader, write_frame};
 use media::TrackKind;
 use media::codec::{Codec, CodecConfig, h264};
 use netsim::{MediaSource, SyntheticUnit, Verifier};
+use sctp::{ChannelId, Kind};
 use sdp::{Description, Direction, MediaKind};
 use webrtc::{CloseReason, Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, offered_formats};
 use wire::Datagrams;
@@ -93,6 +94,27 @@ struct Studio {
     start: Instant,
 }
 
+/// The data channel of a client that has one: it opens the channel itself.
+#[derive(Debug, Default)]
+pub struct Talk {
+    is_wanted: bool,
+    channel: Option<ChannelId>,
+    /// The messages that came, each with true for text.
+    pub messages: Vec<(bool, Bytes)>,
+}
+
+impl Talk {
+    fn take(&mut self, peer: &mut Peer, event: Event) {
+        match event {
+            Event::DataConnected if self.is_wanted => {
+                self.channel = peer.open_channel(Instant::now(), "mine", "", sctp::Options::default()).ok();
+            }
+            Event::Message { kind, payload, .. } => self.messages.push((kind == Kind::Text, payload)),
+            _ => {}
+        }
+    }
+}
+
 /// A WebRTC client; see the module.
 #[derive(Debug)]
 pub struct RtcClient {
@@ -113,6 +135,7 @@ pub struct RtcClient {
     pub closed: Option<CloseReason>,
     /// True if the connection has ended.
     pub cut: bool,
+    pub talk: Talk,
 }
 
 /// Makes a peer that has not offered yet.
@@ -226,6 +249,38 @@ impl RtcClient {
         Self::begin(rtc_peer(), server, &path, &sections, (over, before)).with_studio()
     }
 
+    /// Makes a publisher with a data channel.
+    pub fn publish_with_data(server: &Server, name: &str) -> Self {
+        let (path, sections) = (format!("/live/whip/{name}"), h264_section(Direction::SendOnly));
+        Self::begin_with_data(server, &path, &sections).with_studio()
+    }
+
+    /// Makes a player with a data channel.
+    pub fn play_with_data(server: &Server, name: &str) -> Self {
+        let (path, sections) = (format!("/live/whep/{name}"), h264_section(Direction::RecvOnly));
+        Self::begin_with_data(server, &path, &sections)
+    }
+
+    fn begin_with_data(server: &Server, path: &str, sections: &[(MediaKind, MediaPreference)]) -> Self {
+        let mut peer = rtc_peer();
+        peer.take_data();
+        let mut client = Self::begin(peer, server, path, sections, (Over::Udp, |port| port));
+        client.talk.is_wanted = true;
+        client
+    }
+
+    /// True if the data channel can be used.
+    pub const fn is_open(&self) -> bool {
+        self.talk.channel.is_some()
+    }
+
+    /// Sends a message. Returns false if the channel is not open, or has no room.
+    pub fn say(&mut self, is_text: bool, message: &[u8]) -> bool {
+        let kind = if is_text { Kind::Text } else { Kind::Binary };
+        let Some(channel) = self.talk.channel else { return false };
+        self.peer.send_data(Instant::now(), channel, kind, Bytes::copy_from_slice(message)).is_ok()
+    }
+
     /// Makes a publisher whose descriptions were exchanged by other means.
     pub fn publish_answered(mut peer: Peer, answer: &str) -> Self {
         let (text, port) = candidates_of(answer, Over::Udp);
@@ -310,6 +365,7 @@ impl RtcClient {
             key_frames_wanted: 0,
             closed: None,
             cut: false,
+            talk: Talk::default(),
         }
     }
 
@@ -361,7 +417,7 @@ impl RtcClient {
                 }
                 Event::KeyFrameWanted { .. } => self.key_frames_wanted += 1,
                 Event::Closed(reason) => self.closed = Some(reason),
-                _ => {}
+                other => self.talk.take(&mut self.peer, other),
             }
         }
         if let Some(studio) = self.studio.as_mut().filter(|_| self.connected && self.closed.is_none()) {

@@ -32,8 +32,16 @@ pub(super) struct Channel {
     /// True if we opened the channel and the peer has not acknowledged it. Until then, messages are sent in
     /// order (RFC 8832 §6).
     opening: bool,
+    /// True if the peer has asked to open the channel, and was answered.
+    asked: bool,
     pub(super) outgoing: Side,
     pub(super) incoming: Side,
+}
+
+impl Channel {
+    const fn new(options: Options, is_ours: bool) -> Self {
+        Self { options, opening: is_ours, asked: !is_ours, outgoing: Side::Open, incoming: Side::Open }
+    }
 }
 
 /// The data channels, by stream number.
@@ -82,8 +90,7 @@ impl Association {
             return Err(OpenError::Full);
         }
         let stream = self.free_stream().ok_or(OpenError::TooMany)?;
-        let channel = Channel { options, opening: true, outgoing: Side::Open, incoming: Side::Open };
-        self.channels.open.insert(stream, channel);
+        self.channels.open.insert(stream, Channel::new(options, true));
         self.push_dcep(stream, payload);
         self.settle(now);
         Ok(ChannelId(stream))
@@ -203,11 +210,20 @@ impl Association {
                 }
             }
             (Some(dcep::Message::Open { options, label, protocol }), None) if has_room => {
-                let channel = Channel { options, opening: false, outgoing: Side::Open, incoming: Side::Open };
-                self.channels.open.insert(stream, channel);
+                self.channels.open.insert(stream, Channel::new(options, false));
                 self.push_dcep(stream, Bytes::from(dcep::Message::Ack.write()));
                 let opened = Opened { channel: ChannelId(stream), label, protocol, options };
                 self.events.push(Event::Opened(Box::new(opened)));
+            }
+            // Both sides have opened the same stream, because the peer takes the other role's stream numbers, as
+            // werift does as DTLS client. The peer waits for an acknowledgement of its own request.
+            (Some(dcep::Message::Open { .. }), Some(channel)) if !channel.asked => {
+                channel.asked = true;
+                let was_opening = std::mem::replace(&mut channel.opening, false);
+                self.push_dcep(stream, Bytes::from(dcep::Message::Ack.write()));
+                if was_opening {
+                    self.events.push(Event::Accepted(ChannelId(stream)));
+                }
             }
             // The request exceeds the limit of channels, or the message is malformed: the stream is reset, which
             // closes the channel at the peer.

@@ -619,3 +619,36 @@ fn d_23_noise_does_no_harm() {
         assert!(ends <= 1 && (ends == 0 || matches!(raw.events.last(), Some(Event::Closed(_)))));
     }
 }
+
+/// A peer that opens the stream that we have opened (werift as DTLS client takes odd numbers, too) is answered, in either
+/// order of its messages. Both sides then share the channel. Further requests get no answers.
+#[test]
+fn a_channel_that_both_sides_open_is_shared() {
+    const DCEP: u32 = 50;
+    for is_accepted_first in [false, true] {
+        let mut raw = Raw::connected(Config::default(), 100_000);
+        let now = raw.now();
+        let channel = raw.association.open(now, "ours", "", Options::default()).unwrap();
+        raw.drain();
+        let opens = raw.take(0).len();
+        let mut ssn = 0;
+        let mut dcep = |raw: &mut Raw, payload: &[u8]| {
+            raw.data(3, 0, ssn, DCEP, payload);
+            ssn += 1;
+        };
+        if is_accepted_first {
+            dcep(&mut raw, &[2]);
+        }
+        (0..5).for_each(|_| dcep(&mut raw, &open(b"theirs")));
+        if !is_accepted_first {
+            dcep(&mut raw, &[2]);
+        }
+        assert_eq!(raw.events, [Event::Accepted(channel)]);
+        let acknowledged = raw.take(0).into_iter().filter(|(_, _, value)| value[12..] == [2]).count();
+        assert_eq!((opens, acknowledged), (1, 1));
+        assert_eq!(raw.association.stats().refused, 4);
+        raw.data(3, 0, ssn, 51, b"hello");
+        let message = Event::Message { channel, kind: Kind::Text, payload: Bytes::from_static(b"hello") };
+        assert_eq!(raw.events.last(), Some(&message));
+    }
+}

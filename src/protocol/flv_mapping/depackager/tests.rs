@@ -162,7 +162,7 @@ fn feed(ingest: &mut Depackager, kind: TrackKind, timestamp: u32, body: &Bytes) 
 }
 
 fn whole(body: &crate::protocol::flv_mapping::Body<'_>) -> Vec<u8> {
-    [&body.head[..], body.payload].concat()
+    [&body.head[..], &body.payload[..]].concat()
 }
 
 #[test]

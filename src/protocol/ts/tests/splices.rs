@@ -1,6 +1,7 @@
 //! Splice information of publishers and for viewers.
 
-use media::scte35;
+use media::message::Message;
+use media::{id3, scte35};
 
 use super::*;
 use crate::hub::Pick;
@@ -94,6 +95,41 @@ fn viewers_are_sent_splices_at_the_times_of_their_own_clock() {
     let splices = events.filter_map(|event| if let Event::Splice(one) = event { Some(one) } else { None });
     let times: Vec<_> = splices.map(|section| scte35::Splice::read(&section).unwrap().pts).collect();
     assert_eq!(times, [Some(ZERO + 540_000)]);
+}
+
+#[test]
+fn viewers_are_sent_tags_and_timed_messages_as_a_stream_of_their_own() {
+    let tracks = tracks(1, TICKS, None, Some(aac_config()));
+    let frame = |dts| unit(TrackId::AUDIO, dts, dts, false, &Bytes::from_static(b"tone"));
+    let key = FormatKey {
+        selection: Selection { data: Pick::All, ..Selection::DEFAULT },
+        ..FormatKey::new("ts", 0)
+    };
+    let mut out = Packager::new(key, Some(Box::new(TsPackage::live())), &Arc::default(), 0);
+    let message = |is_timed, text: &'static str| Message {
+        is_text: true,
+        is_timed,
+        payload: Bytes::from_static(text.as_bytes()),
+    };
+    let tag = id3::text("", "of the API").unwrap();
+    let data = [
+        (TrackId::METADATA, 40, tag.clone()),
+        (TrackId::MESSAGES, 50, message(true, "timed").write()),
+        (TrackId::MESSAGES, 60, message(false, "for data channels").write()),
+        (TrackId::MESSAGES, 70, Bytes::from_static(b"\xffnonsense")),
+    ];
+    let mut bytes = package(&mut out, &tracks, frame(0));
+    for (track, ms, payload) in data {
+        bytes.extend(package(&mut out, &tracks, unit(track, ms, ms, false, &payload)));
+    }
+    let (mut demuxer, mut input) = (Demuxer::new(), &bytes[..]);
+    let events = std::iter::from_fn(|| demuxer.read(&mut input));
+    let tags = events.filter_map(|event| match event {
+        Event::Pes(pes) if pes.stream.kind == StreamKind::Id3 => Some((pes.pts, pes.payload)),
+        Event::Pes(_) | Event::Program(_) | Event::Splice(_) => None,
+    });
+    let at = |ms: u64| Some(ZERO + ms * 90);
+    assert_eq!(tags.collect::<Vec<_>>(), [(at(40), tag), (at(50), message(true, "timed").tag().unwrap())]);
 }
 
 #[test]
