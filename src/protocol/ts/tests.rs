@@ -657,7 +657,7 @@ fn what_a_stream_has_brought_is_known() {
     publisher.audio(0, &frame);
     assert_eq!(publisher.ingest.supply(), Supply::Announced);
     publisher.audio(270_000, &frame);
-    assert_eq!(publisher.ingest.supply(), Supply::AudioAlone);
+    assert_eq!(publisher.ingest.supply(), Supply::LacksVideo);
     publisher.video(280_000, &[AUD, SPS, PPS, IDR]);
     assert_eq!(publisher.ingest.supply(), Supply::Frames);
 }
