@@ -475,7 +475,9 @@ impl Depackager {
             return false;
         }
         let since = *self.waits_since.get_or_insert(dts);
-        self.waited = dts.wrapping_sub(since) & CLOCK_MASK >= VIDEO_WAIT;
+        let passed = dts.wrapping_sub(since) & CLOCK_MASK;
+        // The audio of another track may lie a little before that of the track that began to wait.
+        self.waited = (VIDEO_WAIT..=CLOCK_MASK - VIDEO_WAIT).contains(&passed);
         !self.waited
     }
 }
