@@ -147,7 +147,7 @@ impl Depackager {
                 mapping: ClockMapping::new(source.rate.ticks()),
                 clock: SourceClock::new(source.rate, Unwrap::new(u32::BITS)),
                 order: DecodeOrder::default(),
-                decoded: 0,
+                decoded: grant.position.floor(TICKS),
                 needs_key_frame: source.codec.kind() == TrackKind::Video,
                 gap: false,
                 source,
