@@ -140,8 +140,7 @@ impl Rig {
                 ResponseEvent::Head(said) => head = Some(said),
                 ResponseEvent::Body(bytes) => body.extend_from_slice(&bytes),
                 ResponseEvent::End => {
-                    let head =
-                        head.filter(|head: &ResponseHead| head.header("connection") != Some(b"close"))?;
+                    let head = head.filter(|head: &ResponseHead| !head.closes())?;
                     return Some((head, String::from_utf8_lossy(&body).into_owned()));
                 }
             }

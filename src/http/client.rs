@@ -75,6 +75,8 @@ pub fn request(method: &str, authority: &str, path: &str, content: Option<(&str,
 /// The head of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseHead {
+    /// The minor version of HTTP/1 in which the server answers.
+    pub minor_version: u8,
     /// The status code.
     pub status: u16,
     /// The reason phrase.
@@ -88,6 +90,15 @@ impl ResponseHead {
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_slice())
+    }
+
+    /// True if the server closes the connection after this response (RFC 9112 §9.3).
+    #[must_use]
+    pub fn closes(&self) -> bool {
+        let fields = || self.headers.iter().filter(|(name, _)| name == "connection");
+        let options = || fields().flat_map(|(_, value)| value.split(|byte| *byte == b','));
+        let has = |option: &[u8]| options().any(|own| own.trim_ascii().eq_ignore_ascii_case(option));
+        has(b"close") || (self.minor_version == 0 && !has(b"keep-alive"))
     }
 }
 
@@ -258,6 +269,7 @@ fn parse(head: &[u8]) -> Result<ResponseHead, ResponseError> {
         Err(_) => return Err(ResponseError::Malformed("head")),
     }
     Ok(ResponseHead {
+        minor_version: response.version.ok_or(ResponseError::Malformed("version"))?,
         status: response.code.ok_or(ResponseError::Malformed("status"))?,
         reason: response.reason.unwrap_or_default().to_owned(),
         headers: response
@@ -341,6 +353,28 @@ mod tests {
             for cut in 1..=answer.len() {
                 assert_eq!(read(answer, cut), Ok((status, body.to_vec(), true)), "cut {cut}");
             }
+        }
+    }
+
+    #[test]
+    fn a_connection_is_kept_as_the_version_and_the_server_say() {
+        let table: [(&str, &[&str], bool); 9] = [
+            ("1.1", &[], false),
+            ("1.1", &["keep-alive"], false),
+            ("1.1", &["Close"], true),
+            ("1.1", &["te, close"], true),
+            ("1.1", &["te", "close"], true),
+            ("1.0", &[], true),
+            ("1.0", &["Keep-Alive"], false),
+            ("1.0", &["te , keep-alive"], false),
+            ("1.0", &["keep-alive, close"], true),
+        ];
+        for (version, fields, closes) in table {
+            let fields: String = fields.iter().map(|value| format!("Connection: {value}\r\n")).collect();
+            let mut reader = ResponseReader::new();
+            reader.handle_bytes(format!("HTTP/{version} 200 OK\r\n{fields}\r\n").as_bytes()).unwrap();
+            let Some(ResponseEvent::Head(head)) = reader.poll_event() else { panic!("{version} {fields}") };
+            assert_eq!(head.closes(), closes, "{version} {fields}");
         }
     }
 

@@ -19,10 +19,23 @@ pub(super) enum Supply {
     Nothing,
     /// Tracks were announced, but no usable frame has arrived.
     Announced,
-    /// Audio has arrived, but no frame of the announced video.
-    AudioAlone,
-    /// Frames of each announced kind have arrived.
+    /// Audio has arrived, but no frame of the announced video since it last began.
+    LacksVideo,
+    /// No video is announced.
+    AudioOnly,
+    /// Frames of the announced video have arrived.
     Frames,
+}
+
+impl Supply {
+    /// Returns the supply of a stream that has frames, given for each announced video whether it has begun. A stream
+    /// with several videos needs only one of them.
+    pub(super) fn of_videos(begun: impl IntoIterator<Item = bool>) -> Self {
+        let add = |supply, has_begun| {
+            if has_begun || supply == Self::Frames { Self::Frames } else { Self::LacksVideo }
+        };
+        begun.into_iter().fold(Self::AudioOnly, add)
+    }
 }
 
 /// A fault of a stream.
@@ -38,6 +51,10 @@ pub(super) enum Fault {
 #[derive(Debug, Default)]
 pub(super) struct Usable {
     since: Option<Instant>,
+    /// Time at which the stream last had no video announced.
+    without_video: Option<Instant>,
+    /// True if there was a frame of video. Video that stops later, or waits for a key frame again, is no fault here.
+    had_video: bool,
     told_video: bool,
     told_bad: bool,
 }
@@ -48,17 +65,25 @@ impl Usable {
         let since = *self.since.get_or_insert(now);
         let passed = now.saturating_duration_since(since);
         match supply {
+            Supply::AudioOnly => self.without_video = Some(now),
+            Supply::Frames => self.had_video = true,
+            Supply::Nothing | Supply::Announced | Supply::LacksVideo => {}
+        }
+        let lacking = now.saturating_duration_since(self.without_video.unwrap_or(since));
+        match supply {
             Supply::Nothing if passed >= ANNOUNCED_WITHIN => {
                 Some(Fault::Unusable("nothing that is carried was announced within 5 s"))
             }
             Supply::Announced if passed >= FRAMES_WITHIN => {
                 Some(Fault::Unusable("no frame could be used within 15 s"))
             }
-            Supply::AudioAlone if passed >= FRAMES_WITHIN && !self.told_video => {
+            Supply::LacksVideo if lacking >= FRAMES_WITHIN && !self.had_video && !self.told_video => {
                 self.told_video = true;
                 Some(Fault::NoVideo("no frame of its video could be used within 15 s"))
             }
-            Supply::Nothing | Supply::Announced | Supply::AudioAlone | Supply::Frames => None,
+            Supply::Nothing | Supply::Announced | Supply::LacksVideo | Supply::AudioOnly | Supply::Frames => {
+                None
+            }
         }
     }
 
@@ -67,7 +92,7 @@ impl Usable {
         let within = match supply {
             Supply::Nothing => ANNOUNCED_WITHIN,
             Supply::Announced => FRAMES_WITHIN,
-            Supply::AudioAlone | Supply::Frames => return None,
+            Supply::LacksVideo | Supply::AudioOnly | Supply::Frames => return None,
         };
         self.since?.checked_add(within)
     }
@@ -112,13 +137,49 @@ mod tests {
         assert_eq!(usable.check(start, Supply::Nothing), None);
         assert_eq!(usable.deadline(Supply::Nothing), Some(at(5)));
         assert_eq!(usable.deadline(Supply::Announced), Some(at(15)));
-        let early =
-            [(4, Supply::Nothing), (14, Supply::Announced), (14, Supply::AudioAlone), (99, Supply::Frames)];
+        let early = [(4, Supply::Nothing), (14, Supply::Announced), (14, Supply::LacksVideo)];
         assert!(early.iter().all(|(seconds, supply)| usable.check(at(*seconds), *supply).is_none()));
         assert!(matches!(usable.check(at(5), Supply::Nothing), Some(Fault::Unusable(_))));
         assert!(matches!(usable.check(at(15), Supply::Announced), Some(Fault::Unusable(_))));
-        assert!(matches!(usable.check(at(15), Supply::AudioAlone), Some(Fault::NoVideo(_))));
-        assert_eq!(usable.check(at(16), Supply::AudioAlone), None, "once");
+        assert!(matches!(usable.check(at(15), Supply::LacksVideo), Some(Fault::NoVideo(_))));
+        assert_eq!(usable.check(at(16), Supply::LacksVideo), None, "once");
         assert_eq!((usable.is_first_bad(), usable.is_first_bad()), (true, false));
+    }
+
+    /// The seconds at which a lack of video is reported, given the supply of each second.
+    fn lacking(supplies: &[(std::ops::Range<u64>, Supply)]) -> Vec<u64> {
+        let (start, mut usable) = (Instant::now(), Usable::default());
+        let seconds =
+            supplies.iter().flat_map(|(range, supply)| range.clone().map(|second| (second, *supply)));
+        let told = seconds.filter(|(second, supply)| {
+            matches!(usable.check(start + Duration::from_secs(*second), *supply), Some(Fault::NoVideo(_)))
+        });
+        told.map(|(second, _)| second).collect()
+    }
+
+    #[test]
+    fn video_has_15_s_from_its_announcement_and_may_wait_for_a_key_frame_again() {
+        use Supply::{AudioOnly, Frames, LacksVideo, Nothing};
+        assert_eq!(lacking(&[(0..3, Nothing), (3..40, LacksVideo)]), [15]);
+        assert_eq!(lacking(&[(0..14, LacksVideo), (14..20, Frames), (20..60, LacksVideo)]), [0; 0]);
+        // The video of a program comes late: it has its time from then on.
+        assert_eq!(lacking(&[(0..60, AudioOnly), (60..90, LacksVideo)]), [74]);
+        assert_eq!(lacking(&[(0..60, AudioOnly), (60..70, LacksVideo), (70..99, Frames)]), [0; 0]);
+        assert_eq!(lacking(&[(0..99, Frames)]), [0; 0]);
+    }
+
+    #[test]
+    fn one_of_several_videos_is_enough() {
+        let table = [
+            (&[][..], Supply::AudioOnly),
+            (&[false], Supply::LacksVideo),
+            (&[true], Supply::Frames),
+            (&[false, true], Supply::Frames),
+            (&[true, false], Supply::Frames),
+            (&[false, false], Supply::LacksVideo),
+        ];
+        for (begun, supply) in table {
+            assert_eq!(Supply::of_videos(begun.iter().copied()), supply, "{begun:?}");
+        }
     }
 }

@@ -157,11 +157,11 @@ impl Depackager {
         if self.tracks.is_empty() && !self.video_seen && self.left_out.is_some() {
             return Supply::Nothing;
         }
-        let has_video = !self.video_seen || !self.key_seen.is_empty();
-        match (has_video, self.audio_seen) {
-            (true, _) => Supply::Frames,
-            (false, true) => Supply::AudioAlone,
-            (false, false) => Supply::Announced,
+        match (self.video_seen, self.key_seen.is_empty(), self.audio_seen) {
+            (false, _, _) => Supply::AudioOnly,
+            (true, false, _) => Supply::Frames,
+            (true, true, true) => Supply::LacksVideo,
+            (true, true, false) => Supply::Announced,
         }
     }
 

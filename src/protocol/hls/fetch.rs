@@ -147,7 +147,7 @@ impl Fetch {
 
     fn head(&mut self, head: &ResponseHead, out: &mut Vec<Fetched>) {
         self.has_head = true;
-        self.closes = head.header("connection").is_some_and(|value| value.eq_ignore_ascii_case(b"close"));
+        self.closes = head.closes();
         let wanted = if self.range.is_some() { PARTIAL } else { OK };
         let location = head.header("location").and_then(|value| std::str::from_utf8(value).ok());
         match (head.status, location) {

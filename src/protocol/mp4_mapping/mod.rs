@@ -168,10 +168,9 @@ impl Depackager {
 
     /// Returns what the file has supplied so far: nothing usable, only announcements, audio alone, or frames.
     pub(in crate::protocol) fn supply(&self) -> Supply {
-        let lacks_video = self.lanes.iter().any(|lane| lane.is_video && !lane.has_begun);
+        let videos = self.lanes.iter().filter(|lane| lane.is_video);
         match self.delivers {
-            true if lacks_video => Supply::AudioAlone,
-            true => Supply::Frames,
+            true => Supply::of_videos(videos.map(|lane| lane.has_begun)),
             false if self.lanes.is_empty() => Supply::Nothing,
             false => Supply::Announced,
         }

@@ -201,3 +201,18 @@ fn tracks_have_the_languages_of_the_file() {
     let told: Vec<_> = tracks.iter().map(|track| track.language.as_deref()).collect();
     assert_eq!(told, [None, Some("deu")]);
 }
+
+#[test]
+fn one_of_two_videos_is_enough() {
+    let (video, idle, audio) = (video(1), video(3), audio(2));
+    let mut depackager = Depackager::new(&grant(), 1);
+    depackager.handle(0, &head(&[&idle, &video, &audio])).unwrap();
+    for number in 0..30 {
+        depackager.handle(0, &second(number, [&video, &audio])).unwrap();
+    }
+    assert!(std::iter::from_fn(|| depackager.poll_unit()).count() > 500);
+    assert_eq!(depackager.supply(), Supply::Frames);
+    // Two videos that wait for a key frame.
+    depackager.begin_again(0);
+    assert_eq!(depackager.supply(), Supply::LacksVideo);
+}

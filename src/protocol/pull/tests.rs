@@ -2,6 +2,8 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for some events")]
 
+mod key_frames;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -147,7 +147,7 @@ impl Depackager {
                 mapping: ClockMapping::new(source.rate.ticks()),
                 clock: SourceClock::new(source.rate, Unwrap::new(u32::BITS)),
                 order: DecodeOrder::default(),
-                decoded: 0,
+                decoded: grant.position.floor(TICKS),
                 needs_key_frame: source.codec.kind() == TrackKind::Video,
                 gap: false,
                 source,
@@ -279,12 +279,11 @@ impl Depackager {
 
     /// Returns what the publisher has sent so far: nothing usable, only announcements, audio alone, or frames.
     pub(in crate::protocol) fn supply(&self) -> Supply {
-        let mut videos =
-            self.incoming.iter().flatten().filter(|one| one.source.codec.kind() == TrackKind::Video);
+        let sources = || self.incoming.iter().flatten();
+        let videos = sources().filter(|one| one.source.codec.kind() == TrackKind::Video);
         match self.delivers {
-            true if videos.any(|one| !one.clock.has_begun()) => Supply::AudioAlone,
-            true => Supply::Frames,
-            false if self.incoming.iter().flatten().next().is_none() => Supply::Nothing,
+            true => Supply::of_videos(videos.map(|one| one.clock.has_begun())),
+            false if sources().next().is_none() => Supply::Nothing,
             false => Supply::Announced,
         }
     }

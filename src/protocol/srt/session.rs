@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::srt::{CloseReason, Config, Connection, Incoming, RejectReason, SocketId};
 use crypto::Seed;
@@ -33,6 +33,10 @@ mod tests;
 
 /// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
+/// Maximum time from the verdict to a publisher's first data.
+const FIRST_WITHIN: Duration = Duration::from_secs(20);
+/// Maximum time without data, for which the connection itself may be kept alive.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// The role of the caller.
 #[derive(Debug)]
@@ -42,7 +46,12 @@ enum Role {
     /// Waits for the verdict on a publish.
     AskedPublish,
     /// Publishes.
-    Publisher(Box<Depackager>, Usable),
+    Publisher {
+        ingest: Box<Depackager>,
+        usable: Usable,
+        /// Time by which the next data must arrive.
+        silent_at: Instant,
+    },
     /// Waits for the verdict on a play.
     AskedPlay,
     /// Plays.
@@ -161,7 +170,7 @@ impl SrtSession {
                 }
                 ::srt::Event::Payload(payload) => self.payload(now, &payload),
                 ::srt::Event::Skipped(_) => {
-                    if let Role::Publisher(ingest, _) = &mut self.role {
+                    if let Role::Publisher { ingest, .. } = &mut self.role {
                         ingest.lost();
                     }
                 }
@@ -171,7 +180,8 @@ impl SrtSession {
     }
 
     fn payload(&mut self, now: Instant, payload: &[u8]) {
-        let Role::Publisher(ingest, usable) = &mut self.role else { return };
+        let Role::Publisher { ingest, usable, silent_at } = &mut self.role else { return };
+        *silent_at = now + SILENCE_MAX;
         ingest.arrive(now);
         ingest.handle(payload);
         if ingest.has_bad() && usable.is_first_bad() {
@@ -184,7 +194,7 @@ impl SrtSession {
 
     /// Ends a stream that nobody can play, and reports a stream that continues without its video.
     fn watch(&mut self, now: Instant) {
-        let Role::Publisher(ingest, usable) = &mut self.role else { return };
+        let Role::Publisher { ingest, usable, .. } = &mut self.role else { return };
         let Some(fault) = usable.check(now, ingest.supply()) else { return };
         let (Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault;
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
@@ -198,12 +208,33 @@ impl SrtSession {
     }
 
     fn usable_deadline(&self) -> Option<Instant> {
-        let Role::Publisher(ingest, usable) = &self.role else { return None };
+        let Role::Publisher { ingest, usable, .. } = &self.role else { return None };
         usable.deadline(ingest.supply())
     }
 
+    const fn silent_at(&self) -> Option<Instant> {
+        if let Role::Publisher { silent_at, .. } = &self.role { Some(*silent_at) } else { None }
+    }
+
+    /// Lets a publisher go that keeps its connection open but sends no data. Its stream waits for its return.
+    fn silent(&mut self, now: Instant) {
+        self.finish_units();
+        self.role = Role::None;
+        self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(Departure::Lost)));
+        self.ended_for = Some("the publisher sends no data");
+        self.connection.close(now, CloseReason::Local);
+    }
+
+    /// Emits the units that waited for more of the transport stream.
+    fn finish_units(&mut self) {
+        let Role::Publisher { ingest, .. } = &mut self.role else { return };
+        ingest.finish();
+        log_others(&ingest.stats());
+        self.take_units();
+    }
+
     fn take_units(&mut self) {
-        let Role::Publisher(ingest, _) = &mut self.role else { return };
+        let Role::Publisher { ingest, .. } = &mut self.role else { return };
         while let Some((unit, tracks)) = ingest.poll_unit() {
             self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks }));
         }
@@ -221,7 +252,11 @@ impl SrtSession {
         match verdict {
             Ok(grant) => {
                 self.known = true;
-                self.role = Role::Publisher(Box::new(Depackager::new(&grant)), Usable::default());
+                self.role = Role::Publisher {
+                    ingest: Box::new(Depackager::new(&grant)),
+                    usable: Usable::default(),
+                    silent_at: ctx.now.mono + FIRST_WITHIN,
+                };
                 self.connection.accept(ctx.now.mono, config);
             }
             Err(refusal) => {
@@ -263,13 +298,9 @@ impl SrtSession {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
-        if let Role::Publisher(ingest, _) = &mut self.role {
-            ingest.finish();
-            log_others(&ingest.stats());
-            self.take_units();
-        }
+        self.finish_units();
         match std::mem::replace(&mut self.role, Role::None) {
-            Role::AskedPublish | Role::Publisher(..) => {
+            Role::AskedPublish | Role::Publisher { .. } => {
                 let clean = reason != CloseReason::Idle;
                 let departure = if clean { Departure::Clean } else { Departure::Lost };
                 self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(departure)));
@@ -398,7 +429,7 @@ impl Session for SrtSession {
                 self.role = Role::None;
                 self.connection.reject(ctx.now.mono, RejectReason::DOWN);
             }
-            Role::None | Role::Publisher(..) | Role::Viewer(..) => {
+            Role::None | Role::Publisher { .. } | Role::Viewer(..) => {
                 self.connection.close(ctx.now.mono, CloseReason::Local)
             }
         }
@@ -439,15 +470,21 @@ impl Timers for SrtSession {
             self.goodbye_at = None;
             self.connection.close(ctx.now.mono, CloseReason::Local);
         }
+        // Data that has arrived in time counts, even if it was not taken yet.
+        self.drain_connection(ctx.now.mono);
         if self.usable_deadline().is_some_and(|due| due <= ctx.now.mono) {
             self.watch(ctx.now.mono);
+        }
+        if self.silent_at().is_some_and(|due| due <= ctx.now.mono) {
+            self.silent(ctx.now.mono);
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let paced = if let Role::Viewer(_, pace) = &self.role { pace.poll_timeout() } else { None };
-        let deadlines = [self.connection.poll_timeout(), self.usable_deadline(), paced, self.goodbye_at];
-        deadlines.into_iter().flatten().min()
+        let of_publisher = [self.usable_deadline(), self.silent_at()];
+        let deadlines = [self.connection.poll_timeout(), paced, self.goodbye_at];
+        deadlines.into_iter().chain(of_publisher).flatten().min()
     }
 }
 

@@ -1,3 +1,4 @@
+mod beginning;
 mod languages;
 mod splices;
 
@@ -15,7 +16,6 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Entry, FormatKey, Packager, Selection};
 use crate::mail::Grant;
-use crate::protocol::usable::Supply;
 use crate::types::StreamId;
 
 /// x264, 640x360, constrained baseline 3.0.
@@ -630,36 +630,6 @@ fn audio_resynchronises_after_a_loss() {
     assert_eq!(publisher.audio(0, &[&[0xff, 0xfd, 0x94, 0x64][..], &[0; 300]].concat()), []);
     assert_eq!(publisher.ingest.stats().bad, 1);
     assert!(publisher.ingest.tracks().is_empty());
-}
-
-#[test]
-fn audio_waits_for_announced_video_but_not_for_ever() {
-    let CodecConfig::Aac(config) = aac_config() else { panic!() };
-    let frame = [&config.adts(5).unwrap()[..], b"audio"].concat();
-    let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
-    assert_eq!(publisher.audio(0, &frame), []);
-    assert_eq!(publisher.audio(200_000, &frame), []);
-    assert_eq!(publisher.audio(270_000, &frame).len(), 1);
-    let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
-    assert_eq!(publisher.audio(0, &frame), []);
-    assert_eq!(publisher.video(3000, &[AUD, SPS, PPS, IDR]).len(), 1);
-    assert_eq!(publisher.audio(1920, &frame)[0].dts, 1920);
-    assert_eq!(Publisher::new(None, Some(StreamKind::AacAdts)).audio(0, &frame).len(), 1);
-}
-
-#[test]
-fn what_a_stream_has_brought_is_known() {
-    let CodecConfig::Aac(config) = aac_config() else { panic!() };
-    let frame = [&config.adts(5).unwrap()[..], b"audio"].concat();
-    let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
-    publisher.ingest.handle(&[0x47; 188 * 7]);
-    assert_eq!((publisher.ingest.supply(), publisher.ingest.has_bad()), (Supply::Nothing, false));
-    publisher.audio(0, &frame);
-    assert_eq!(publisher.ingest.supply(), Supply::Announced);
-    publisher.audio(270_000, &frame);
-    assert_eq!(publisher.ingest.supply(), Supply::AudioAlone);
-    publisher.video(280_000, &[AUD, SPS, PPS, IDR]);
-    assert_eq!(publisher.ingest.supply(), Supply::Frames);
 }
 
 #[test]

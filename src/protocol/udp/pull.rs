@@ -21,8 +21,7 @@ const SYNC: u8 = 0x47;
 /// bytes.
 const STRIDES: [usize; 3] = [188, 192, 204];
 const ARRIVAL_BYTES: usize = 4;
-/// Size of the RTP header in datagrams of encoders that use RTP (RFC 2250). `RTP_MP2T` is their payload type.
-const RTP_HEAD_BYTES: usize = 12;
+/// Payload type of encoders that send the transport stream in RTP (RFC 2250, RFC 3551 §6).
 const RTP_MP2T: u8 = 33;
 /// Number of consecutive datagrams without the beginning of a transport stream after which the pull ends with a reason.
 const UNKNOWN_MAX: u32 = 100;
@@ -69,13 +68,14 @@ impl Form {
 
     /// Returns the bytes of the transport stream in a datagram.
     fn payload(self, datagram: &[u8]) -> Option<&[u8]> {
-        match (self, datagram) {
-            (Self::Bytes, _) => Some(datagram).filter(|bytes| !bytes.is_empty()),
-            (Self::Rtp, [head, marked, ..]) if head >> 6 == 2 && marked & 0x7f == RTP_MP2T => {
-                datagram.get(RTP_HEAD_BYTES..)
-            }
-            (Self::Rtp, _) => None,
-        }
+        let payload = match self {
+            Self::Bytes => Some(datagram),
+            Self::Rtp => rtp::Packet::read(datagram)
+                .ok()
+                .filter(|packet| packet.header.payload_type.number() == RTP_MP2T)
+                .map(|packet| packet.payload),
+        };
+        payload.filter(|bytes| !bytes.is_empty())
     }
 }
 
@@ -240,6 +240,25 @@ mod tests {
             pull.handle_datagram(now, PathId::default(), address(1), &mut [0; 1316]);
         }
         assert!(matches!(pull.poll(), Some(ClientEvent::Ended(_))));
+    }
+
+    #[test]
+    fn extensions_contributors_and_padding_of_rtp_are_no_part_of_the_stream() {
+        let table: [(&str, u8, &[u8], &[u8]); 5] = [
+            ("an extension", 0x90, &[0xbe, 0xde, 0, 1, 0x10, 7, 0, 0], &[]),
+            ("a contributor", 0x81, &[1, 2, 3, 4], &[]),
+            ("padding", 0xa0, &[], &[0, 0, 0, 4]),
+            ("all of them", 0xb2, &[1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0], &[1]),
+            ("an extension with sync bytes", 0x90, &[0x47, 0x47, 0, 1, 0x47, 0x47, 0x47, 0x47], &[]),
+        ];
+        for (name, first, before, behind) in table {
+            let head = [first, 33, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
+            let datagram = [&head[..], before, &packet(7), &packet(8), behind].concat();
+            let (mut pull, now) = (UdpPull::default(), Instant::now());
+            pull.handle_datagram(now, PathId::default(), address(1), &mut datagram.clone());
+            let Some(ClientEvent::Media(Media::Payload(payload))) = pull.poll() else { panic!("{name}") };
+            assert_eq!(payload, [packet(7), packet(8)].concat(), "{name}");
+        }
     }
 
     #[test]

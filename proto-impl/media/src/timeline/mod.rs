@@ -71,6 +71,16 @@ pub struct Position {
     pub started: bool,
 }
 
+impl Position {
+    /// The least DTS of the units that follow, in `timescale`: 0 in a new stream, otherwise the millisecond after the
+    /// highest DTS, which was rounded down.
+    #[must_use]
+    pub fn floor(self, timescale: Timescale) -> i64 {
+        let ms = if self.started { self.dts_ms.saturating_add(1) } else { 0 };
+        Timescale::MILLISECONDS.convert(ms, timescale)
+    }
+}
+
 /// Arrival of the current units; `now` counts ticks since the first arrival.
 #[derive(Debug, Clone, Copy)]
 struct Arrival {
@@ -87,6 +97,14 @@ struct Step {
     at: i64,
 }
 
+/// The current measurement window of all tracks.
+#[derive(Debug, Clone)]
+struct Window {
+    ends: i64,
+    /// Value of `common` at the end of the last window.
+    common_before: i64,
+}
+
 /// Maps a publisher's clocks to the stream's clock, in ticks of one timescale.
 #[derive(Debug, Clone)]
 pub struct Timeline {
@@ -100,15 +118,15 @@ pub struct Timeline {
     steps: Vec<Step>,
     /// Offset added to the times of all tracks.
     common: i64,
-    /// Value of `common` at the end of the last window.
-    common_before: i64,
     common_slew: Slew,
     ramp: Ramp,
-    window_ends: i64,
+    window: Window,
     /// Last DTS assigned to a unit that is neither audio nor video.
     beside: i64,
     /// The highest DTS assigned so far.
     head: i64,
+    /// The least DTS of a unit, because no track begins behind the stream's previous publisher.
+    floor: i64,
     started: bool,
     faults: Faults,
 }
@@ -118,6 +136,7 @@ impl Timeline {
     /// `timescale`. Their units must be in decoding order.
     #[must_use]
     pub fn new(bits: u32, timescale: Timescale, position: Position) -> Self {
+        let floor = position.floor(timescale);
         let limits = Limits::decoding(timescale);
         Self {
             bits: bits.clamp(1, UNWRAPPED_BITS),
@@ -127,12 +146,12 @@ impl Timeline {
             tracks: Vec::new(),
             steps: Vec::new(),
             common: 0,
-            common_before: 0,
             common_slew: Slew::NEW,
             ramp: Ramp::NEW,
-            window_ends: limits.window,
-            beside: 0,
+            window: Window { ends: limits.window, common_before: 0 },
+            beside: floor,
             head: Timescale::MILLISECONDS.convert(position.dts_ms, timescale),
+            floor,
             started: position.started,
             faults: Faults::default(),
         }
@@ -155,8 +174,8 @@ impl Timeline {
         arrival.at = now;
         arrival.now = arrival.now.max(self.limits.ticks_of(now.saturating_duration_since(arrival.began)));
         let now = arrival.now;
-        if now >= self.window_ends {
-            self.window_ends = now.saturating_add(self.limits.window);
+        if now >= self.window.ends {
+            self.window.ends = now.saturating_add(self.limits.window);
             self.close_windows();
         }
     }
@@ -264,7 +283,7 @@ impl Timeline {
     /// Returns the DTS for a place, never less than the last DTS of the track.
     fn settle(&mut self, track: TrackId, at: i64) -> i64 {
         let clock = self.tracks.iter_mut().find(|clock| clock.id == track);
-        let dts = clock.map_or(at, |clock| clock.monotone(at));
+        let dts = clock.map_or(at.max(self.floor), |clock| clock.monotone(at));
         self.head = self.head.max(dts);
         self.started = true;
         dts
@@ -318,9 +337,10 @@ impl Timeline {
         if off != 0 {
             self.faults.note(ClockFault::Apart, track, self.limits.to_ms(off));
         }
-        let step = self.limits.step_first;
         let base = self.tracks.iter().find_map(TrackClock::report_base);
-        let mut clock = TrackClock::new(track, raw, offset.saturating_sub(self.common), now, step);
+        let (offset, step) = (offset.saturating_sub(self.common), self.limits.step_first);
+        let mut clock = TrackClock::new(track, raw, offset, now, step);
+        clock.monotone(self.floor);
         if let Some(sampled) = sampled {
             clock.align_first(sampled.saturating_sub(raw), base, now, &self.limits);
         }
@@ -503,7 +523,8 @@ impl Timeline {
         self.note_pace();
         // Our own correction changes the leads, too, and may compensate for a change of the network. So the change is
         // computed with and without our correction, and the smaller value is used.
-        let corrected = self.common.saturating_sub(core::mem::replace(&mut self.common_before, self.common));
+        let corrected =
+            self.common.saturating_sub(core::mem::replace(&mut self.window.common_before, self.common));
         let seen = shared(self.tracks.iter().filter_map(|clock| clock.change)).unwrap_or(0);
         let given = seen.saturating_sub(corrected);
         let change = if seen.saturating_abs() < given.saturating_abs() { seen } else { given };

@@ -109,6 +109,38 @@ fn a_returning_publisher_continues_behind_the_first() {
 }
 
 #[test]
+fn no_track_of_a_returning_publisher_begins_behind_its_predecessor() {
+    const POSITION: Position = Position { dts_ms: 5000, started: true };
+    let ticks = Timescale::new(90_000);
+    // The audio of an encoder precedes its video by 200 ms.
+    let mut t = Timeline::new(33, ticks, POSITION);
+    assert_eq!(t.map(TrackId::VIDEO, 1_000_000), 5040 * 90);
+    let sound: Vec<i64> = (0..20).map(|n| t.map(TrackId::AUDIO, 982_000 + n * 1920)).collect();
+    let behind = |place: i64| place < 5001 * 90;
+    for (n, dts) in (0..).zip(sound) {
+        let place = 5040 * 90 - 18_000 + n * 1920;
+        assert_eq!(
+            dts,
+            if behind(place) { 5001 * 90 } else { place },
+            "behind the position alone it is moved"
+        );
+    }
+    // The same by sender reports, which place the audio 500 ms before the video.
+    let mut t = Timeline::of_sources(ticks, POSITION);
+    let start = began();
+    t.arrive(start);
+    assert_eq!(t.map_frame(TrackId::VIDEO, 7_000, Some(45_000)), 5040 * 90);
+    assert_eq!(t.map_frame(TrackId::AUDIO, 3_000, Some(0)), 5001 * 90);
+    t.arrive(start + Duration::from_secs(1));
+    assert_eq!(t.map_frame(TrackId::AUDIO, 3_000 + 90_000, Some(90_000)), 5540 * 90);
+    // Metadata.
+    let mut t = Timeline::new(33, ticks, POSITION);
+    t.map(TrackId::VIDEO, 1_000_000);
+    assert_eq!(t.map_beside(982_000), 5001 * 90);
+    assert_eq!((Position::default().floor(ticks), POSITION.floor(Timescale::MILLISECONDS)), (0, 5001));
+}
+
+#[test]
 fn t_07_ticks_of_90_khz_stay_to_the_tick_over_the_wrap() {
     let ticks = Timescale::new(90_000);
     let mut t = Timeline::new(33, ticks, Position::default());

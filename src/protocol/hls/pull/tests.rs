@@ -116,3 +116,20 @@ fn u_33_redirects_go_to_the_server_that_is_named_and_what_else_is_refused() {
     let events = rig.give("302 Found\r\nLocation: file:///etc/passwd", b"");
     assert!(!events.iter().any(|event| matches!(event, ClientEvent::NextServer(_))), "{events:?}");
 }
+
+#[test]
+fn a_server_of_http_1_0_is_asked_over_a_new_connection_each_time() {
+    for (head, is_kept) in [("200 OK", false), ("200 OK\r\nConnection: Keep-Alive", true)] {
+        let mut rig = Rig::new();
+        let body = PLAYLIST.as_bytes();
+        let head = format!("HTTP/1.0 {head}\r\nContent-Length: {}\r\n\r\n", body.len());
+        rig.pull.handle_bytes(rig.now, &[head.as_bytes(), body].concat());
+        let mut events = rig.events();
+        events.extend(rig.wait(20));
+        if !is_kept {
+            assert_eq!((events, rig.sent().as_str()), (vec![ClientEvent::Disconnect, to("h", 80)], ""));
+            rig.connected();
+        }
+        assert!(rig.sent().starts_with("GET /live/a.ts HTTP/1.1\r\n"), "kept: {is_kept}");
+    }
+}

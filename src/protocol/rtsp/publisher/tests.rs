@@ -225,3 +225,82 @@ fn reports_go_where_their_sections_go_every_five_seconds() {
     publisher.handle_timeout(at(10));
     assert!(publisher.poll_report(|_| true).is_some());
 }
+
+/// Makes a publisher with these sections; the stream continues at `position_ms`, if it is not new.
+fn publisher(now: Instant, sections: &str, position_ms: Option<i64>) -> Publisher {
+    let description =
+        format!("v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n{sections}");
+    let description = sdp::Description::read(description.as_bytes()).unwrap();
+    let sources = description.media.iter().map(|media| Source::of(&media.rtp_formats().next()?));
+    let position = media::Position { dts_ms: position_ms.unwrap_or(0), started: position_ms.is_some() };
+    Publisher::new(now, &Grant { position, ..grant() }, sources.collect())
+}
+
+const VP8: &str = "m=video 0 RTP/AVP 96\r\na=rtpmap:96 VP8/90000\r\n";
+const PCMU: &str = "m=audio 0 RTP/AVP 0\r\n";
+
+/// A packet with a key frame of VP8, or with audio in PCMU.
+fn packet(payload_type: u8, ssrc: u8, number: u16, timestamp: u32) -> Vec<u8> {
+    let key = [0x10, 0x10, 0x02, 0x00, 0x9d, 0x01, 0x2a, 16, 0, 16, 0];
+    let payload = if payload_type == 96 { &key[..] } else { &[0xff; 160] };
+    let (number, timestamp) = (number.to_be_bytes(), timestamp.to_be_bytes());
+    [&[0x80, 0x80 | payload_type], &number[..], &timestamp, &[0, 0, 0, ssrc], payload].concat()
+}
+
+#[test]
+fn one_of_two_videos_is_enough() {
+    let start = Instant::now();
+    let mut publisher = publisher(start, &[VP8, VP8, PCMU].concat(), None);
+    let (mut units, mut faults) = (0, Vec::new());
+    for n in 0..40u16 {
+        let now = start + Duration::from_millis(500) * u32::from(n);
+        publisher.packet(now, 1, false, &packet(96, 2, n, u32::from(n) * 45_000));
+        publisher.packet(now, 2, false, &packet(0, 3, n, u32::from(n) * 4_000));
+        publisher.handle_timeout(now);
+        let mut events = Vec::new();
+        assert!(publisher.poll(now, &mut events).is_none());
+        for event in events {
+            if let Event::Publication(_, PublicationEvent::Fault(reason)) = event {
+                faults.push(reason);
+            } else if let Event::Publication(_, PublicationEvent::Unit { .. }) = event {
+                units += 1;
+            }
+        }
+    }
+    assert!(units > 60 && faults.is_empty(), "{units} {faults:?}");
+}
+
+#[test]
+fn no_source_of_a_returning_publisher_begins_behind_its_predecessor() {
+    let start = Instant::now();
+    let mut publisher = publisher(start, &[VP8, PCMU].concat(), Some(5_000));
+    // The reports say that the audio was sampled 900 ms before the video that arrives with it.
+    let mut report = |section: usize, ssrc, ms: u64, rtp_timestamp| {
+        let ntp = rtp::NtpTime::new(1 << 63).plus(Duration::from_millis(ms));
+        let info = rtp::rtcp::SenderInfo { ntp, rtp_timestamp, packets: 0, octets: 0 };
+        let mut compound = rtp::rtcp::Compound::new(1200);
+        assert!(compound.sender_report(rtp::Ssrc(ssrc), &info, &[]));
+        publisher.packet(start, section, true, &compound.into_bytes());
+    };
+    report(0, 2, 1_900, 0);
+    report(1, 3, 1_000, 0);
+    let mut times = [Vec::new(), Vec::new()];
+    for n in 0..100u16 {
+        let now = start + Duration::from_millis(20) * u32::from(n);
+        publisher.packet(now, 0, false, &packet(96, 2, n, u32::from(n) * 1_800));
+        publisher.packet(now, 1, false, &packet(0, 3, n, u32::from(n) * 160));
+        let mut events = Vec::new();
+        assert!(publisher.poll(now, &mut events).is_none());
+        for event in events {
+            let Event::Publication(_, PublicationEvent::Unit { unit, .. }) = event else { continue };
+            assert!(unit.pts >= unit.dts);
+            times[usize::from(unit.track == TrackId::AUDIO)].push(unit.dts / 90);
+        }
+    }
+    let [video, audio] = times;
+    assert!(video.len() > 90 && audio.len() > 90);
+    for times in [&video, &audio] {
+        assert!(times.iter().all(|ms| *ms > 5_000) && times.is_sorted(), "{times:?}");
+    }
+    assert_eq!(video.last().unwrap() - audio.last().unwrap(), 900, "behind the position, reports decide");
+}

@@ -223,12 +223,11 @@ impl Depackager {
 
     /// Returns what the publisher has sent so far: nothing usable, only announcements, audio alone, or frames.
     pub(crate) fn supply(&self) -> Supply {
-        let lacks_video = self.lead().is_some_and(|(lead, _)| !self.key_seen.contains(lead));
-        match (self.delivers, lacks_video) {
-            (true, true) => Supply::AudioAlone,
-            (true, false) => Supply::Frames,
-            (false, _) if self.streams.is_empty() => Supply::Nothing,
-            (false, _) => Supply::Announced,
+        let videos = self.streams.iter().filter(|one| matches!(one.reader, Reader::Video(_)));
+        match self.delivers {
+            true => Supply::of_videos(videos.map(|one| self.key_seen.contains(one.id))),
+            false if self.streams.is_empty() => Supply::Nothing,
+            false => Supply::Announced,
         }
     }
 
@@ -476,7 +475,9 @@ impl Depackager {
             return false;
         }
         let since = *self.waits_since.get_or_insert(dts);
-        self.waited = dts.wrapping_sub(since) & CLOCK_MASK >= VIDEO_WAIT;
+        let passed = dts.wrapping_sub(since) & CLOCK_MASK;
+        // The audio of another track may lie a little before that of the track that began to wait.
+        self.waited = (VIDEO_WAIT..=CLOCK_MASK - VIDEO_WAIT).contains(&passed);
         !self.waited
     }
 }

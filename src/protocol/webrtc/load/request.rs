@@ -180,7 +180,7 @@ mod tests {
     fn a_session_is_found_by_every_form_of_its_url() {
         let of = |location: &str| {
             let headers = vec![("location".to_owned(), location.as_bytes().to_vec())];
-            let head = ResponseHead { status: CREATED, reason: String::new(), headers };
+            let head = ResponseHead { minor_version: 1, status: CREATED, reason: String::new(), headers };
             session_path(&head, "/live/whep/a?token=x/y")
         };
         assert_eq!(of("http://h:5080/live/whep/a/0-1f?x=1"), "/live/whep/a/0-1f?x=1");
