@@ -507,7 +507,7 @@ impl Access {
         let Some(ticket) = self.admissions.by_session.get(&session).copied() else { return false };
         self.admissions.take(ticket);
         cluster.release(ticket);
-        self.hand_over_questions(cx, now);
+        self.hand_over_questions(cx, cluster, now);
         true
     }
 

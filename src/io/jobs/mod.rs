@@ -472,6 +472,7 @@ mod tests {
             Class::Resolve => Work::Resolve { host: "h".into(), port: 1 },
             Class::Hook => post(For::Hook),
             Class::Admission => post(For::Admission),
+            Class::Fetch => Work::Fetch { url: HookUrl::parse("http://h.example/").unwrap() },
             Class::Password => {
                 let digest = PasswordDigest::parse(&"0".repeat(32)).unwrap();
                 Work::Password(PasswordWork::Verify { digest, stored: String::new() })
