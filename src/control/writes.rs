@@ -47,7 +47,7 @@ impl Files {
             }
             let before = records.auxiliary.get(&key).cloned();
             management.end_sessions_of(before.as_ref(), record.as_ref());
-            cx.kept_recorded(&key, before.as_ref(), record.as_ref());
+            self.kept_recorded(cx, now, &key, before.as_ref(), record.as_ref());
             records.auxiliary.apply(key, record);
         }
         for (app, vod) in write.files {
