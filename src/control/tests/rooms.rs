@@ -422,7 +422,9 @@ impl Rig {
 
     fn ask_of(&mut self, id: &str, question: Question) -> (u16, serde_json::Value) {
         let (session, key) = (self.session(0), StreamKey::new("live", id));
-        self.mail(ToControl::Ask { session, key, let_in: Vec::new(), question });
+        let peer = "198.51.100.7:4000".parse().unwrap();
+        self.mail(ToControl::Ask { session, peer, key, let_in: Vec::new(), question });
+        self.run_for(Duration::from_micros(100));
         let (status, body) = self.answer(session).unwrap();
         (status, serde_json::from_str(&body).unwrap_or_default())
     }
