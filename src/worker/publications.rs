@@ -192,9 +192,12 @@ impl Live {
         let Some(stream) = conns.published(id, publication) else {
             return self.ingest_derived(turn, conns, memory, id, unit);
         };
-        let retry = self.transcoders.has_room().then_some(turn.now.mono);
         let tracks = match self.streams.get_mut(&stream) {
-            Some(stream) => stream.with_derived(retry, tracks, derived::with_offers),
+            Some(stream) => {
+                let is_cut = stream.left_out().iter().next().is_some();
+                let has_room = is_cut && self.transcoders.has_room(&stream.key.app);
+                stream.with_derived(has_room.then_some(turn.now.mono), tracks, derived::with_offers)
+            }
             None => tracks,
         };
         let count = self.sources.entry(stream).or_default();
