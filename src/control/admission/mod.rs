@@ -428,7 +428,10 @@ impl Control {
             Request::Play(request) => {
                 match self.access.let_in(&self.cx, &mut self.records, &self.registry, now, &request) {
                     Ok(()) if request.polled.is_some() => {
-                        let is_given = self.access.give_pass(&self.records, &self.registry, now, &request);
+                        let is_given = {
+                            let (cx, records, registry) = (&self.cx, &self.records, &self.registry);
+                            self.access.give_pass(cx, records, registry, now, &request)
+                        };
                         let verdict = if is_given { Ok(()) } else { Err(NoSubscription::Resources) };
                         self.cx.play_verdict(&request, verdict);
                     }
