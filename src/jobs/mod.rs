@@ -513,6 +513,15 @@ impl Limits {
         let free = self.queue.saturating_sub(used);
         free > 0 && (own <= free || self.queue <= self.threads)
     }
+
+    /// True if another job that holds `more` bytes may wait. The waiting jobs hold `used` bytes; `own` of them belong to
+    /// the same application (0 for the server itself). The waiting jobs of an application may hold no more bytes than
+    /// are free. A single waiting job may exceed the limit; otherwise it would never be accepted.
+    #[must_use]
+    pub const fn has_bytes(&self, used: usize, own: usize, more: usize) -> bool {
+        let free = self.bytes.saturating_sub(used);
+        used == 0 || (more <= free && own <= free)
+    }
 }
 
 impl Class {
