@@ -63,7 +63,8 @@ impl Records {
         }
         let (app, asked) = (Arc::clone(app), folder.to_owned());
         let work = Work::Import(ImportWork::Link { app: Arc::clone(&app), folder: asked.clone() });
-        let sent = cx.submit(work, move |control, now, outcome| {
+        let payer = Arc::clone(&app);
+        let sent = cx.submit_for(&payer, work, move |control, now, outcome| {
             let answer = match outcome.import() {
                 ImportOutcome::Linked(files) => {
                     return control.files.folder_linked(
@@ -139,7 +140,8 @@ impl Context {
         let Some(folder) = folder else { return Some(missing("null")) };
         let (app, asked) = (Arc::clone(app), folder.to_owned());
         let work = Work::Import(ImportWork::Unlink { app: Arc::clone(&app), folder: asked.clone() });
-        let sent = self.submit(work, move |control, now, outcome| match outcome.import() {
+        let payer = Arc::clone(&app);
+        let sent = self.submit_for(&payer, work, move |control, now, outcome| match outcome.import() {
             ImportOutcome::Unlinked(below) => {
                 control.records.folder_unlinked(&mut control.cx, now, requester, &app, &below)
             }

@@ -140,6 +140,16 @@ impl Context {
         self.submit_job(Some(Arc::clone(app)), work, Box::new(next))
     }
 
+    /// Submits work on behalf of an application, or of the server itself if `app` is `None`.
+    pub(super) fn submit_of(
+        &mut self,
+        app: Option<Arc<str>>,
+        work: Work,
+        next: impl FnOnce(&mut Control, Now, Outcome) + Send + 'static,
+    ) -> bool {
+        self.submit_job(app, work, Box::new(next))
+    }
+
     fn submit_job(&mut self, app: Option<Arc<str>>, work: Work, next: Next) -> bool {
         let class = work.class();
         if !self.outbox.jobs.has_room(class, app.as_ref()) {

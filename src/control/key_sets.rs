@@ -6,7 +6,8 @@
 //! 3. If fetching fails, the last set remains valid for a day. Without a set, every token is refused.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::context::Context;
@@ -32,6 +33,8 @@ pub(super) struct KeySets(BTreeMap<String, Kept>);
 /// A key set, fetched or to be fetched.
 #[derive(Debug)]
 struct Kept {
+    /// Application whose settings name the set; `None` if the server's do.
+    app: Option<Arc<str>>,
     url: HookUrl,
     keys: Option<(KeySet, Instant)>,
     asked: Option<Instant>,
@@ -104,15 +107,21 @@ impl Access {
     /// Adds the sets named in the settings, and removes all others.
     pub(super) fn follow_key_sets(&mut self, cx: &Context, now: Now) {
         let server = cx.config.server.management_trust.as_ref().and_then(Trust::keys);
-        let apps = cx.apps.values().flat_map(|app| {
-            [app.security.rest_jwt.as_ref().and_then(Trust::keys), app.security.secrets.keys.as_ref()]
-        });
-        let wanted: Vec<HookUrl> = apps.chain([server]).flatten().cloned().collect();
-        let names: BTreeSet<&str> = wanted.iter().map(HookUrl::as_str).collect();
+        let mut wanted: BTreeMap<&str, (Option<Arc<str>>, &HookUrl)> = BTreeMap::new();
+        if let Some(url) = server {
+            wanted.insert(url.as_str(), (None, url));
+        }
+        for (name, app) in &cx.apps {
+            let of_api = app.security.rest_jwt.as_ref().and_then(Trust::keys);
+            for url in [of_api, app.security.secrets.keys.as_ref()].into_iter().flatten() {
+                wanted.entry(url.as_str()).or_insert_with(|| (Some(Arc::clone(name)), url));
+            }
+        }
         let sets = &mut self.key_sets.0;
-        sets.retain(|name, _| names.contains(name.as_str()));
-        for url in &wanted {
-            sets.entry(url.as_str().to_owned()).or_insert_with(|| Kept {
+        sets.retain(|name, _| wanted.contains_key(name.as_str()));
+        for (name, (app, url)) in wanted {
+            let kept = sets.entry(name.to_owned()).or_insert_with(|| Kept {
+                app: None,
                 url: url.clone(),
                 keys: None,
                 asked: None,
@@ -121,6 +130,7 @@ impl Access {
                 is_failing: false,
                 is_stale: Cell::new(false),
             });
+            kept.app = app;
         }
     }
 
@@ -128,11 +138,11 @@ impl Access {
     pub(super) fn fire_key_sets(&mut self, cx: &mut Context, now: Now) {
         let due = |kept: &Kept| kept.due().is_some_and(|due| due <= now.mono);
         let sets = self.key_sets.0.values().filter(|kept| due(kept));
-        for url in sets.map(|kept| kept.url.clone()).collect::<Vec<_>>() {
+        for (app, url) in sets.map(|kept| (kept.app.clone(), kept.url.clone())).collect::<Vec<_>>() {
             let name = url.as_str().to_owned();
             let work = Work::Fetch { url };
             let of = name.clone();
-            let sent = cx.submit(work, move |control, now, outcome| {
+            let sent = cx.submit_of(app, work, move |control, now, outcome| {
                 control.access.key_set_came(
                     now,
                     &of,

@@ -191,10 +191,16 @@ pub(super) struct Registry {
     /// Streams that ended while control handled the current input, and that [`super::Control::follow_ends`] has not
     /// processed yet.
     pub(super) ended: VecDeque<Ended>,
+    /// Main tracks whose records are to be updated, because records of their subtracks have changed
+    /// ([`Registry::follow_subtracks`]).
+    pub(super) touched_mains: BTreeSet<StreamKey>,
     /// Publishers that left while control handled the current input, and that were not processed yet.
     pub(super) left: VecDeque<SessionRef>,
     /// The rates at which API clients insert subtitles.
     pub(super) subtitle_rates: Rates,
+    /// Number of streams and records that searches for live subtracks have examined.
+    #[cfg(test)]
+    pub(super) examined: std::cell::Cell<usize>,
 }
 
 /// The indexes of live streams.

@@ -47,6 +47,7 @@ mod outgoing;
 mod own_pushes;
 mod playlists;
 mod purge;
+mod questions;
 mod recordings;
 mod records;
 mod redirects;
@@ -103,6 +104,7 @@ use mask::Requester;
 use names::Names;
 use objects::Objects;
 use purge::AppChanges;
+use questions::SocketQuestion;
 use recordings::Recordings;
 use records::Records;
 use records::restored::StoredRecord;
@@ -409,9 +411,12 @@ impl Control {
                 self.cx.answer(Requester::unknown(session), response);
             }
             ToControl::NodeCall { session, call } => rest::node_call(self, now, session, *call),
-            ToControl::Ask { session, key, let_in, question } => {
-                let response = rest::answer(self, now, (&key, &let_in), &question);
-                self.cx.answer(Requester::unknown(session), response);
+            ToControl::Ask { session, peer, key, let_in, question } => {
+                let asked = SocketQuestion { session, key, let_in, question };
+                if let Some(asked) = self.access.question_asked(&mut self.cx, now, peer, asked) {
+                    let response = rest::answer(self, now, &asked);
+                    self.cx.answer(Requester::unknown(session), response);
+                }
             }
             ToControl::Describe { key, meta_data } => {
                 self.registry.describe(&mut self.records, now, key, meta_data)
@@ -473,6 +478,10 @@ impl Control {
         let walked = self.registry.len().saturating_add(self.files.recordings.len());
         for question in self.access.feeds.slice(now.mono, walked) {
             self.rest(now, question.origin, &question.request);
+        }
+        for asked in self.access.questions.slice(now.mono) {
+            let response = rest::answer(self, now, &asked);
+            self.cx.answer(Requester::unknown(asked.session), response);
         }
         self.walks.fire_sweep(&mut self.records, now);
         self.hooks.fire_idles(&mut self.cx, &self.records, &self.registry, now);
@@ -549,6 +558,7 @@ impl Control {
             self.access.key_sets.deadline(),
             self.cx.lookups.deadline(),
             self.access.feeds.deadline(),
+            self.access.questions.deadline(),
             self.files.recordings.deadline(),
             self.files.objects.deadline(),
         ];

@@ -41,10 +41,20 @@ pub(super) struct Objects {
     parked: BTreeSet<Key>,
     /// Number of failures of each file.
     failed: BTreeMap<Key, u32>,
-    /// Objects to remove: due time, storage, name, and number of failures.
-    removals: Vec<(Instant, Arc<S3Settings>, String, u32)>,
+    /// Objects to remove, with their due times.
+    removals: Vec<(Instant, Removal)>,
     uploaded: u64,
     failures: u64,
+}
+
+/// An object to remove.
+#[derive(Debug, Clone)]
+struct Removal {
+    app: Arc<str>,
+    storage: Arc<S3Settings>,
+    name: String,
+    /// Number of failed attempts.
+    failed: u32,
 }
 
 impl Default for Objects {
@@ -140,11 +150,12 @@ impl Files {
         }
     }
 
-    fn remove_later(&mut self, now: Now, storage: Arc<S3Settings>, name: String, failed: u32) {
-        if failed >= REMOVALS {
+    fn remove_later(&mut self, now: Now, removal: Removal) {
+        if removal.failed >= REMOVALS {
+            let Removal { storage, name, .. } = removal;
             tracing::error!(bucket = storage.bucket, object = name, "object not removed from S3; giving up");
-        } else if let Some(at) = now.mono.checked_add(pause(failed)) {
-            self.objects.removals.push((at, storage, name, failed));
+        } else if let Some(at) = now.mono.checked_add(pause(removal.failed)) {
+            self.objects.removals.push((at, removal));
         }
     }
 }
@@ -155,19 +166,23 @@ impl Context {
         let storage = self.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
         Vod { kept: storage.map(|storage| Kept::Wanted { name: name_of(storage, &vod).into() }), ..vod }
     }
+}
 
+impl Files {
     /// Removes the local file once the store's record says that the object exists.
     pub(super) fn kept_recorded(
         &mut self,
+        cx: &mut Context,
+        now: Now,
         key: &Key,
         before: Option<&Auxiliary>,
         record: Option<&Auxiliary>,
     ) {
         let (Some(Auxiliary::Vod(before)), Some(Auxiliary::Vod(vod))) = (before, record) else { return };
         let is_new = before.kept != vod.kept && matches!(vod.kept, Some(Kept::There { .. }));
-        let storage = self.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
+        let storage = cx.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
         if is_new && storage.is_some_and(|storage| !storage.keeps_local) {
-            self.remove_local(&key.app, vod);
+            self.remove_local(cx, now, &key.app, vod);
         }
     }
 }
@@ -216,9 +231,9 @@ impl Files {
         let (due, later) =
             std::mem::take(&mut self.objects.removals).into_iter().partition(|(at, ..)| *at <= now.mono);
         self.objects.removals = later;
-        let due: Vec<(Instant, Arc<S3Settings>, String, u32)> = due;
-        for (_, storage, name, failed) in due {
-            self.remove_object(cx, now, storage, name, failed);
+        let due: Vec<(Instant, Removal)> = due;
+        for (_, removal) in due {
+            self.remove_object(cx, now, removal);
         }
     }
 
@@ -260,36 +275,38 @@ impl Files {
     }
 
     /// Removes the object of a removed record.
-    pub(super) fn drop_object(&mut self, cx: &mut Context, now: Now, app: &str, vod: &Vod) {
+    pub(super) fn drop_object(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, vod: &Vod) {
         // An object that is still being uploaded is removed after the upload.
         let Some(Kept::There { name }) = &vod.kept else { return };
         match cx.apps.get(app).and_then(|app| app.vod.s3.clone()) {
-            Some(storage) => self.remove_object(cx, now, storage, name.to_string(), 0),
+            Some(storage) => {
+                let removal = Removal { app: Arc::clone(app), storage, name: name.to_string(), failed: 0 };
+                self.remove_object(cx, now, removal);
+            }
             None => {
-                tracing::warn!(app, object = &**name, "object not removed from S3: s3RecordingEnabled is off")
+                tracing::warn!(
+                    app = &**app,
+                    object = &**name,
+                    "object not removed from S3: s3RecordingEnabled is off"
+                )
             }
         }
     }
 
-    fn remove_object(
-        &mut self,
-        cx: &mut Context,
-        now: Now,
-        storage: Arc<S3Settings>,
-        name: String,
-        failed: u32,
-    ) {
+    fn remove_object(&mut self, cx: &mut Context, now: Now, removal: Removal) {
+        let Removal { app, storage, name, failed } = removal.clone();
         let work =
             ObjectWork { storage: Arc::clone(&storage), name: name.clone(), action: ObjectAction::Remove };
-        let again = (Arc::clone(&storage), name.clone());
-        let sent = cx.submit(Work::Object(work), move |control, now, outcome| {
+        let again = Removal { failed: failed.saturating_add(1), ..removal.clone() };
+        let sent = cx.submit_for(&app, Work::Object(work), move |control, now, outcome| {
             if let ObjectOutcome::Failed(reason) = outcome.object() {
                 tracing::warn!(object = name, reason, "object not removed from S3");
-                control.files.remove_later(now, storage, name, failed.saturating_add(1));
+                control.files.remove_later(now, again);
             }
         });
         if !sent {
-            self.remove_later(now, again.0, again.1, failed.saturating_add(1));
+            // Nothing was tried, so this is no failed attempt.
+            self.remove_later(now, removal);
         }
     }
 
@@ -306,7 +323,8 @@ impl Files {
         let Some(vod) = self.vod_of(records, &key).cloned() else {
             // The record was removed during the upload, so the uploaded object is removed too.
             if outcome == ObjectOutcome::Done {
-                self.remove_object(cx, now, storage, name, 0);
+                let removal = Removal { app: Arc::clone(&key.app), storage, name, failed: 0 };
+                self.remove_object(cx, now, removal);
             }
             self.objects.failed.remove(&key);
             return;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::hooks::{Hooks, LostHook};
+use super::hooks::{DATA, Hooks, LostHook};
 use crate::control::Outbound;
 use crate::types::{Now, StreamKey};
 
@@ -28,10 +28,13 @@ pub(super) enum Repeat {
     Item,
     /// A hook call that was given up.
     Hook,
+    /// A message of a data channel that its receiver did not get. Peers may send any number of messages, so the first
+    /// one has no line of its own.
+    Data,
 }
 
 impl Repeat {
-    const ALL: [Self; 5] = [Self::Pull, Self::Push, Self::Resolver, Self::Item, Self::Hook];
+    const ALL: [Self; 6] = [Self::Pull, Self::Push, Self::Resolver, Self::Item, Self::Hook, Self::Data];
 
     const fn index(self) -> usize {
         match self {
@@ -40,6 +43,7 @@ impl Repeat {
             Self::Resolver => 2,
             Self::Item => 3,
             Self::Hook => 4,
+            Self::Data => 5,
         }
     }
 }
@@ -124,6 +128,9 @@ impl Outbound {
                 Repeat::Item => {
                     tracing::info!(failures, latest = %key, reason, "playlist items still delivering nothing");
                 }
+                Repeat::Data => {
+                    tracing::warn!(failures, app = &*key.app, reason, "data channel messages lost");
+                }
                 Repeat::Hook => tracing::warn!(failures, latest = %key, reason, "more hook calls lost"),
             }
         }
@@ -132,7 +139,9 @@ impl Outbound {
     /// Logs hook calls that were given up, because the receivers of these hooks have missed an event.
     pub(super) fn tell_lost_hooks(&mut self, hooks: &mut Hooks, now: Now) {
         while let Some(LostHook { key, action, url, reason }) = hooks.poll_lost() {
-            if self.repeats.is_first_hook(now) {
+            if action == DATA {
+                self.repeats.note(now, Repeat::Data, &key, &reason);
+            } else if self.repeats.is_first_hook(now) {
                 tracing::warn!(%key, action, url, reason, "hook call lost");
             } else {
                 tracing::debug!(%key, action, url, reason, "hook call lost");

@@ -1,6 +1,8 @@
 //! Main tracks and their subtracks: a room, or one programme from several cameras. A subtrack names its main track. A
 //! virtual main track is live while any of its subtracks is (docs/rest.md).
 
+use std::sync::Arc;
+
 use super::context::Context;
 use super::live::Registry;
 use crate::auth::access::is_stream_id;
@@ -51,12 +53,33 @@ impl Records {
 impl Registry {
     /// Counts the live subtracks of a main track.
     pub(super) fn active_subtracks(&self, records: &Records, main: &StreamKey) -> usize {
-        records.subtracks(main).filter(|id| self.is_active(main, id)).count()
+        self.live_subtracks(records, main).count()
+    }
+
+    /// Returns the live subtracks of a main track, in order. Examines the subtracks or the application's live streams,
+    /// whichever are fewer.
+    pub(super) fn live_subtracks<'a>(
+        &'a self,
+        records: &'a Records,
+        main: &'a StreamKey,
+    ) -> Box<dyn Iterator<Item = &'a Arc<str>> + 'a> {
+        let examine = || {
+            #[cfg(test)]
+            self.examined.set(self.examined.get() + 1);
+        };
+        let Some(subtracks) = records.subtrack_ids(main) else { return Box::new(std::iter::empty()) };
+        if self.count(&main.app) < subtracks.len() {
+            let live = self.of_app(&main.app).inspect(move |_| examine());
+            let live = live.filter(|(_, live)| !live.is_view() && subtracks.contains(&live.key.id));
+            return Box::new(live.map(|(_, live)| &live.key.id));
+        }
+        let all = subtracks.iter().inspect(move |_| examine());
+        Box::new(all.filter(|id| self.is_active(main, id)))
     }
 
     /// True if a subtrack of a main track is live.
     pub(super) fn has_active_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
-        records.subtracks(main).any(|id| self.is_active(main, id))
+        self.live_subtracks(records, main).next().is_some()
     }
 
     /// Checks whether a publisher may join the main track that it names.
@@ -117,6 +140,13 @@ impl Registry {
         if let Some(mut record) = records.get(&request.key).cloned() {
             record.main_track_stream_id = Some(main.id.as_ref().to_owned());
             records.insert(request.key.clone(), record);
+        }
+    }
+
+    /// Updates the main tracks of subtracks whose records have changed, each once for all changes.
+    pub(super) fn follow_touched_mains(&mut self, records: &mut Records, now: Now) {
+        while let Some(main) = self.touched_mains.pop_first() {
+            self.follow_subtracks(records, now, &main);
         }
     }
 

@@ -193,7 +193,7 @@ impl Files {
             name.push_str(UNFINISHED);
         }
         let work = Work::FileAppend { to: AppendTo::New { path }, data: Vec::new() };
-        let sent = cx.submit(work, move |control, now, outcome| {
+        let sent = cx.submit_for(&key.app, work, move |control, now, outcome| {
             let jobs::Outcome::Appended(Ok(Appended { file, .. })) = outcome else {
                 return control.files.upload_failed(
                     &mut control.cx,
@@ -251,7 +251,8 @@ impl Files {
             return cx.answer(requester, not_written());
         };
         let failed = key.clone();
-        let sent = cx.submit(Work::Recording(RecordingWork::Adopt { path }), move |control, now, outcome| {
+        let work = Work::Recording(RecordingWork::Adopt { path });
+        let sent = cx.submit_for(&failed.app, work, move |control, now, outcome| {
             control.files.upload_adopted(
                 &mut control.cx,
                 &mut control.records,
@@ -284,9 +285,9 @@ impl Files {
     /// Removes an incomplete upload: its file, then its hidden record. If the record were removed first, a start of the
     /// server could find a file without a record and take it for a recording. A failed removal of the file is retried.
     pub(super) fn drop_upload(&mut self, cx: &mut Context, records: &Records, now: Now, key: &Key) {
-        let Some(vod) = self.vod_of(records, key).cloned() else { return };
+        let Some(vod) = self.vod_of(records, key) else { return };
         let gone = key.clone();
-        let sent = cx.remove_local_then(&key.app, &vod, move |control, now, is_gone| {
+        let sent = cx.remove_local_then(&key.app, vod.path(&key.app), move |control, now, is_gone| {
             if is_gone {
                 control.files.put_vod(&mut control.records, now, gone, None);
             } else {

@@ -47,7 +47,7 @@ impl Files {
             }
             let before = records.auxiliary.get(&key).cloned();
             management.end_sessions_of(before.as_ref(), record.as_ref());
-            cx.kept_recorded(&key, before.as_ref(), record.as_ref());
+            self.kept_recorded(cx, now, &key, before.as_ref(), record.as_ref());
             records.auxiliary.apply(key, record);
         }
         for (app, vod) in write.files {
@@ -117,6 +117,7 @@ impl Control {
                 }
             }
         }
+        self.registry.follow_touched_mains(&mut self.records, now);
         while let Some(request) = self.records.writes.poll_request() {
             self.cx.outbox.outputs.push_back(Output::Store(request));
         }
@@ -161,9 +162,8 @@ impl Control {
                 self.records.remove(&key);
             }
         }
-        for main in [main_before, self.records.main_track_of(&key)].into_iter().flatten() {
-            self.registry.follow_subtracks(&mut self.records, now, &main);
-        }
+        self.registry.touched_mains.extend(main_before);
+        self.registry.touched_mains.extend(self.records.main_track_of(&key));
         self.outbound.note_auto_start(&mut self.cx, &self.records, &key);
         self.outbound.note_planned(&mut self.records, now, &key);
         if let Some((requester, answer)) = waiter {

@@ -210,7 +210,10 @@ impl ControlThread {
             matches!(
                 mail,
                 ControlMail::Worker(
-                    ToControl::Rest { .. } | ToControl::Feed { .. } | ToControl::NodeCall { .. }
+                    ToControl::Rest { .. }
+                        | ToControl::Feed { .. }
+                        | ToControl::NodeCall { .. }
+                        | ToControl::Ask { .. }
                 )
             )
         };

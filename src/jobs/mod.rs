@@ -178,7 +178,7 @@ impl Work {
                 Receiver::Hook => Class::Hook,
                 Receiver::Admission => Class::Admission,
             },
-            Self::Fetch { .. } => Class::Admission,
+            Self::Fetch { .. } => Class::Fetch,
             Self::Password(_) => Class::Password,
             Self::Admin(_) => Class::Admin,
             Self::FileOpen { .. }
@@ -467,6 +467,8 @@ pub enum Class {
     Hook,
     /// Admission hooks, for which a peer waits.
     Admission,
+    /// Documents fetched from operators' servers, such as sets of public keys.
+    Fetch,
     /// Passwords; each takes some tenths of a second.
     Password,
     /// Administrative work, one job at a time.
@@ -511,14 +513,24 @@ impl Limits {
         let free = self.queue.saturating_sub(used);
         free > 0 && (own <= free || self.queue <= self.threads)
     }
+
+    /// True if another job that holds `more` bytes may wait. The waiting jobs hold `used` bytes; `own` of them belong to
+    /// the same application (0 for the server itself). The waiting jobs of an application may hold no more bytes than
+    /// are free. A single waiting job may exceed the limit; otherwise it would never be accepted.
+    #[must_use]
+    pub const fn has_bytes(&self, used: usize, own: usize, more: usize) -> bool {
+        let free = self.bytes.saturating_sub(used);
+        used == 0 || (more <= free && own <= free)
+    }
 }
 
 impl Class {
     /// All variants.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Resolve,
         Self::Hook,
         Self::Admission,
+        Self::Fetch,
         Self::Password,
         Self::Admin,
         Self::FileRead,
@@ -543,6 +555,8 @@ impl Class {
             // itself.
             Self::Hook => (16, 16, 16 * MIB),
             Self::Admission => (32, 32, 16 * MIB),
+            // A server that does not answer blocks a thread for some seconds.
+            Self::Fetch => (8, 1024, MIB),
             Self::Password => (2, 64, MIB),
             Self::Admin => (1, 64, MIB),
             Self::FileRead => (4, 4096, MIB),
@@ -578,6 +592,7 @@ impl Class {
             Self::Resolve => "resolve",
             Self::Hook => "hook",
             Self::Admission => "admission",
+            Self::Fetch => "fetch",
             Self::Password => "password",
             Self::Admin => "admin",
             Self::FileRead => "file-read",

@@ -207,6 +207,8 @@ pub enum ToControl {
     Ask {
         /// The session that waits for the answer.
         session: SessionRef,
+        /// The peer's address.
+        peer: SocketAddr,
         /// The stream that the question is about.
         key: StreamKey,
         /// Ids of the application's streams to which the session was admitted.

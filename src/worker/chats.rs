@@ -1,69 +1,82 @@
 //! Messages that a viewer sends to all other viewers of its stream. The viewers of a stream or room on one worker
-//! share a limit in bytes per second.
+//! share a limit in bytes per second. Half of it is divided equally among the viewers that send.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::mail::{DataSender, Message, StreamData};
-use crate::types::StreamKey;
+use crate::types::{Allowance, ConnId, Rate, StreamKey};
 
-/// The rate of all viewers of a stream together.
-const VIEWERS: Limit = Limit { rate: 128 << 10, burst: 1 << 20 };
+/// Bytes that all viewers of a stream may send together.
+const RATE: Rate = Rate { bytes: 128 << 10, burst: 1 << 20 };
 /// Bytes counted for each message in addition to its payload.
-const MESSAGE_BYTES: u64 = 512;
+pub(super) const MESSAGE_BYTES: u64 = 512;
 
-/// A limit on messages: bytes per second, and bytes at once after a pause.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Limit {
-    pub(super) rate: u64,
-    pub(super) burst: u64,
-}
+/// Time over which the bytes of each viewer are counted.
+const WINDOW: Duration = Duration::from_secs(1);
 
-/// Number of bytes that may be sent, as computed at the time `since`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Allowance {
-    left: u64,
+/// The messages of a stream or room.
+#[derive(Debug)]
+struct Chat {
+    /// Bytes that all viewers may send.
+    all: Allowance,
+    /// Bytes that viewers may send beyond their parts.
+    free: Allowance,
+    /// Beginning of the present window, and the bytes that each viewer has tried to send in it.
     since: Instant,
+    sent: BTreeMap<ConnId, u64>,
 }
 
-impl Allowance {
-    /// The allowance after a pause.
-    pub(super) const fn full(now: Instant, limit: Limit) -> Self {
-        Self { left: limit.burst, since: now }
+impl Chat {
+    const FREE: Rate = Rate { bytes: RATE.bytes / 2, burst: RATE.burst / 2 };
+
+    fn new(now: Instant) -> Self {
+        let (all, free) = (Allowance::new(now, RATE), Allowance::new(now, Self::FREE));
+        Self { all, free, since: now, sent: BTreeMap::new() }
     }
 
-    /// Counts a message of this length. Returns false, and counts nothing, if the limit does not allow it.
-    pub(super) fn spend(&mut self, now: Instant, limit: Limit, bytes: usize) -> bool {
-        let passed = now.saturating_duration_since(self.since).as_millis();
-        let more = u64::try_from(passed).unwrap_or(u64::MAX).saturating_mul(limit.rate) / 1000;
-        let left = self.left.saturating_add(more).min(limit.burst);
-        let cost = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(MESSAGE_BYTES);
-        let rest = left.checked_sub(cost);
-        *self = Self { left: rest.unwrap_or(left), since: now };
-        rest.is_some()
+    fn spend(&mut self, now: Instant, sender: ConnId, bytes: u64) -> bool {
+        if now.saturating_duration_since(self.since) >= WINDOW {
+            self.sent.clear();
+            self.since = now;
+        }
+        let sent = self.sent.entry(sender).or_default();
+        let after = sent.saturating_add(bytes);
+        *sent = after;
+        let senders = u64::try_from(self.sent.len()).unwrap_or(u64::MAX);
+        let parts = RATE.bytes.saturating_sub(Self::FREE.bytes);
+        let is_in_part = after <= parts.checked_div(senders).unwrap_or(0);
+        (is_in_part || self.free.spend(now, Self::FREE, bytes)) && self.all.spend(now, RATE, bytes)
     }
 }
 
 /// The limits of all streams and rooms in which viewers have sent messages.
 #[derive(Debug, Default)]
 pub(super) struct Chats {
-    streams: BTreeMap<StreamKey, Allowance>,
+    streams: BTreeMap<StreamKey, Chat>,
 }
 
 impl Chats {
     /// Returns true if a message may be sent to a stream. This limit only applies to messages of viewers. Publishers
     /// and the API have limits of their own.
-    pub(super) fn takes(&mut self, now: Instant, stream: &StreamKey, message: &Message) -> bool {
+    pub(super) fn takes(
+        &mut self,
+        now: Instant,
+        sender: ConnId,
+        stream: &StreamKey,
+        message: &Message,
+    ) -> bool {
         let Some(data) = message.content::<StreamData>() else { return true };
         match data.sender {
             DataSender::Publisher | DataSender::Api => true,
-            DataSender::Viewer { .. } => self.spend(now, stream, data.payload.len()),
+            DataSender::Viewer { .. } => self.spend(now, sender, stream, data.payload.len()),
         }
     }
 
-    fn spend(&mut self, now: Instant, stream: &StreamKey, bytes: usize) -> bool {
-        let full = Allowance::full(now, VIEWERS);
-        self.streams.entry(stream.clone()).or_insert(full).spend(now, VIEWERS, bytes)
+    fn spend(&mut self, now: Instant, sender: ConnId, stream: &StreamKey, bytes: usize) -> bool {
+        let chat = self.streams.entry(stream.clone()).or_insert_with(|| Chat::new(now));
+        let cost = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(MESSAGE_BYTES);
+        chat.spend(now, sender, cost)
     }
 
     /// Forgets a stream or a room that has ended.
@@ -74,9 +87,9 @@ impl Chats {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    const SENDER: ConnId = ConnId { slot: 1, generation: 0 };
 
     fn message(sender: DataSender, length: usize) -> Message {
         let payload = vec![0; length].into();
@@ -90,21 +103,41 @@ mod tests {
         let (stream, other) = (StreamKey::new("live", "s"), StreamKey::new("live", "other"));
         let viewer = message(DataSender::Viewer { to_viewers: true }, 100);
         let mut taken = 0;
-        for ms in 0..10_000 {
-            let now = start + Duration::from_millis(ms);
-            (0..10).for_each(|_| taken += u64::from(chats.takes(now, &stream, &viewer)));
+        for step in 0..33_333 {
+            let now = start + Duration::from_micros(300 * step);
+            (0..3).for_each(|_| taken += u64::from(chats.takes(now, SENDER, &stream, &viewer)));
         }
-        let most = (VIEWERS.burst + 10 * VIEWERS.rate) / 612;
+        // A single sender leaves half of the burst to others.
+        let most = (RATE.burst / 2 + 10 * RATE.bytes) / 612;
         assert!(taken <= most && taken > most * 9 / 10, "{taken} of {most}");
         // Neither another stream nor the publisher is held back.
         let now = start + Duration::from_secs(10);
-        assert!(!chats.takes(now, &stream, &message(DataSender::Viewer { to_viewers: false }, 1000)));
-        assert!(chats.takes(now, &other, &viewer));
+        assert!(!chats.takes(now, SENDER, &stream, &message(DataSender::Viewer { to_viewers: false }, 1000)));
+        assert!(chats.takes(now, SENDER, &other, &viewer));
         for sender in [DataSender::Publisher, DataSender::Api] {
-            assert!(chats.takes(now, &stream, &message(sender, 100_000)));
+            assert!(chats.takes(now, SENDER, &stream, &message(sender, 100_000)));
         }
-        assert!(chats.takes(now, &stream, &Message::new("of two sessions".to_owned())));
+        assert!(chats.takes(now, SENDER, &stream, &Message::new("of two sessions".to_owned())));
         [&stream, &other].into_iter().for_each(|stream| chats.forget(stream));
         assert!(chats.streams.is_empty());
+    }
+
+    #[test]
+    fn viewers_that_flood_a_stream_silence_no_other() {
+        let (start, mut chats) = (Instant::now(), Chats::default());
+        let stream = StreamKey::new("live", "s");
+        let viewer = message(DataSender::Viewer { to_viewers: true }, 20);
+        let sender = |slot| ConnId { slot, generation: 0 };
+        let mut heard = 0;
+        for step in 0..33_333 {
+            let now = start + Duration::from_micros(300 * step);
+            for slot in 0..8 {
+                chats.takes(now, sender(slot), &stream, &viewer);
+            }
+            if step % 1000 == 999 {
+                heard += usize::from(chats.takes(now, sender(99), &stream, &viewer));
+            }
+        }
+        assert_eq!(heard, 33, "each message of the quiet viewer");
     }
 }

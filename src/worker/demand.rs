@@ -144,7 +144,7 @@ impl Live {
         let (tracks, settings) = (Arc::clone(stream.tracks()), Arc::clone(&stream.settings));
         let Some(derivation) = derived::find(&tracks, track) else { return };
         let Some(from) = tracks.get(track).and_then(|track| tracks.get(track.origin.from()?)) else { return };
-        let permit = derivation.limit.is_some().then(|| self.transcoders.take());
+        let permit = derivation.limit.is_some().then(|| self.transcoders.take(&stream.key.app));
         if let Some(None) = permit {
             stream.leave_out_track(track, now.mono + RETRY);
             turn.meter.stats.transcoders_refused = turn.meter.stats.transcoders_refused.saturating_add(1);
@@ -168,7 +168,7 @@ impl Live {
         }
         *told = Some(now);
         let Some(key) = self.streams.get(&id).map(|stream| &stream.key) else { return };
-        tracing::warn!(%key, name, "track not transcoded: audio.max_transcoders reached");
+        tracing::warn!(%key, name, "track not transcoded: the application's share of audio.max_transcoders is used up");
     }
 
     /// Appends a unit of a derived track.

@@ -12,22 +12,22 @@ use bytes::Bytes;
 use media::TrackId;
 use media::message::{self, TIMED_BYTES_MAX};
 
-use super::chats::{Allowance, Limit};
+use super::chats::MESSAGE_BYTES;
 use super::conns::Conns;
 use super::streams::Live;
 use super::turn::Turn;
 use super::{Output, Worker};
 use crate::mail::{DataSender, Message, StreamData, ToWorker};
-use crate::types::{ConnId, Handle, Ingest, StreamId, StreamKey};
+use crate::types::{Allowance, ConnId, Handle, Ingest, Rate, StreamId, StreamKey};
 
 /// Setting of an application: its messages are timed metadata.
 const TIMED: &str = "dataChannel.timedMetadata";
 /// Limit on the messages of a stream that become units. A burst may have a thousand small messages.
-const STREAM: Limit = Limit { rate: 128 << 10, burst: 1 << 20 };
+const STREAM: Rate = Rate { bytes: 128 << 10, burst: 1 << 20 };
 /// Limit on the messages of a stream that are timed metadata.
-const STREAM_TIMED: Limit = Limit { rate: 32 << 10, burst: 256 << 10 };
+const STREAM_TIMED: Rate = Rate { bytes: 32 << 10, burst: 256 << 10 };
 /// Limit on the messages of all streams of an application that become units on one worker.
-const APP: Limit = Limit { rate: 1 << 20, burst: 4 << 20 };
+const APP: Rate = Rate { bytes: 1 << 20, burst: 4 << 20 };
 
 /// The limits of streams and applications whose messages have become units.
 #[derive(Debug, Default)]
@@ -39,13 +39,14 @@ pub(super) struct MessageLimits {
 impl MessageLimits {
     /// Counts a message of this length. Returns whether it may be timed metadata; `None` if it may not become a unit.
     fn take(&mut self, now: Instant, stream: &StreamKey, bytes: usize, is_timed: bool) -> Option<bool> {
-        let full = || [Allowance::full(now, STREAM), Allowance::full(now, STREAM_TIMED)];
+        let full = || [Allowance::new(now, STREAM), Allowance::new(now, STREAM_TIMED)];
         let [units, timed] = self.streams.entry(stream.clone()).or_insert_with(full);
-        let app = self.apps.entry(Arc::clone(&stream.app)).or_insert_with(|| Allowance::full(now, APP));
-        if !units.spend(now, STREAM, bytes) || !app.spend(now, APP, bytes) {
+        let app = self.apps.entry(Arc::clone(&stream.app)).or_insert_with(|| Allowance::new(now, APP));
+        let cost = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(MESSAGE_BYTES);
+        if !units.spend(now, STREAM, cost) || !app.spend(now, APP, cost) {
             return None;
         }
-        Some(is_timed && bytes <= TIMED_BYTES_MAX && timed.spend(now, STREAM_TIMED, bytes))
+        Some(is_timed && bytes <= TIMED_BYTES_MAX && timed.spend(now, STREAM_TIMED, cost))
     }
 
     /// Forgets a stream that has ended. The number of applications is limited by control.

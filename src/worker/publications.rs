@@ -386,9 +386,12 @@ pub(super) fn ingest_mapped(
     (id, stream): (ConnId, StreamId),
     (unit, tracks): (AccessUnit, Arc<Tracks>),
 ) {
-    let retry = live.transcoders.has_room().then_some(turn.now.mono);
     let tracks = match live.streams.get_mut(&stream) {
-        Some(stream) => stream.with_derived(retry, tracks, derived::with_offers),
+        Some(stream) => {
+            let is_cut = stream.left_out().iter().next().is_some();
+            let has_room = is_cut && live.transcoders.has_room(&stream.key.app);
+            stream.with_derived(has_room.then_some(turn.now.mono), tracks, derived::with_offers)
+        }
         None => tracks,
     };
     let count = live.sources.entry(stream).or_default();

@@ -44,7 +44,8 @@ impl Worker {
             }
             RequestEvent::Ask { key, let_in, question } => {
                 let session = self.turn.session_ref(id, Handle::ONLY);
-                self.turn.tell(ToControl::Ask { session, key, let_in, question });
+                let Some(peer) = self.conns.get(id).map(|conn| conn.client()) else { return };
+                self.turn.tell(ToControl::Ask { session, peer, key, let_in, question });
             }
             RequestEvent::Describe { key, meta_data } => {
                 self.turn.tell(ToControl::Describe { key, meta_data });

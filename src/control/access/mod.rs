@@ -26,6 +26,7 @@ use crypto::constant_time_eq;
 use super::admission::Admissions;
 use super::feeds::Feeds;
 use super::live::Registry;
+use super::questions::Questions;
 use super::records::auxiliary::Subscriber;
 use crate::auth::access::{Credentials, Denial, Direction, Params, is_for_stream, is_hash, is_jwt};
 use crate::auth::time_code;
@@ -44,6 +45,7 @@ pub(super) struct Access {
     pub(super) key_sets: KeySets,
     pub(super) calls: Calls,
     pub(super) feeds: Feeds,
+    pub(super) questions: Questions,
 }
 
 impl Records {

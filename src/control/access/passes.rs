@@ -2,10 +2,13 @@
 //! requests the pass expires, and the viewer is checked again. A one-time token is therefore used up only once, and a
 //! time code needs to be valid only at the first request.
 //!
-//! The table is bounded, in total and per address, so that one peer cannot keep others out.
+//! The table is bounded, in total and per address. When it is full, a newcomer takes a place of the application that has
+//! most passes, or of the network that has most passes of its own application. One peer or application thus cannot keep
+//! others out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::auth::network;
@@ -28,29 +31,35 @@ struct Pass {
     subscriber: Option<String>,
 }
 
-/// The passes of a stream and a protocol, by the network to which each was given.
-#[derive(Debug, Default)]
-struct Viewers {
+/// The passes of a stream and a protocol, or of an application, by the network to which each was given.
+#[derive(Debug)]
+struct Viewers<W> {
     count: u32,
-    networks: BTreeMap<IpAddr, BTreeSet<(Instant, String)>>,
+    networks: BTreeMap<IpAddr, BTreeSet<(Instant, W)>>,
     /// Number of passes of each network, in ascending order.
     sizes: BTreeSet<(usize, IpAddr)>,
 }
 
-impl Viewers {
-    fn insert(&mut self, network: IpAddr, until: Instant, who: &str) {
+impl<W> Default for Viewers<W> {
+    fn default() -> Self {
+        Self { count: 0, networks: BTreeMap::new(), sizes: BTreeSet::new() }
+    }
+}
+
+impl<W: Ord> Viewers<W> {
+    fn insert(&mut self, network: IpAddr, until: Instant, who: W) {
         let passes = self.networks.entry(network).or_default();
         self.sizes.remove(&(passes.len(), network));
-        if passes.insert((until, who.to_owned())) {
+        if passes.insert((until, who)) {
             self.count = self.count.saturating_add(1);
         }
         self.sizes.insert((passes.len(), network));
     }
 
-    fn remove(&mut self, network: IpAddr, until: Instant, who: &str) {
+    fn remove(&mut self, network: IpAddr, until: Instant, who: W) {
         let Some(passes) = self.networks.get_mut(&network) else { return };
         self.sizes.remove(&(passes.len(), network));
-        if passes.remove(&(until, who.to_owned())) {
+        if passes.remove(&(until, who)) {
             self.count = self.count.saturating_sub(1);
         }
         if passes.is_empty() {
@@ -62,11 +71,16 @@ impl Viewers {
 
     /// Returns the pass to end for a newcomer: of the network with most passes, the pass that expires first. `None`
     /// unless that network has at least two passes more than the newcomer's network.
-    fn excess(&self, newcomer: IpAddr) -> Option<&str> {
+    fn excess(&self, newcomer: IpAddr) -> Option<&W> {
         let own = self.networks.get(&newcomer).map_or(0, BTreeSet::len);
-        let (most, network) = self.sizes.last()?;
-        let (_, who) = self.networks.get(network)?.first()?;
-        (*most > own.saturating_add(1)).then_some(who.as_str())
+        let (most, _) = self.sizes.last()?;
+        self.of_largest().filter(|_| *most > own.saturating_add(1))
+    }
+
+    /// Returns the pass that expires first of the network with most passes.
+    fn of_largest(&self) -> Option<&W> {
+        let (_, network) = self.sizes.last()?;
+        self.networks.get(network)?.first().map(|(_, who)| who)
     }
 }
 
@@ -76,7 +90,8 @@ pub(in crate::control) struct Passes {
     passes: BTreeMap<Holder, Pass>,
     ends: BTreeSet<(Instant, Holder)>,
     addresses: BTreeMap<IpAddr, usize>,
-    viewers: BTreeMap<(StreamKey, &'static str), Viewers>,
+    viewers: BTreeMap<(StreamKey, &'static str), Viewers<String>>,
+    apps: BTreeMap<Arc<str>, Viewers<Holder>>,
     subscribers: BTreeMap<(StreamKey, String), BTreeSet<Holder>>,
 }
 
@@ -99,8 +114,12 @@ impl Passes {
         let until = now.checked_add(LASTS).unwrap_or(now);
         let before = std::mem::replace(&mut pass.until, until);
         if let Some(viewers) = self.viewers.get_mut(&(key.clone(), egress)) {
-            viewers.remove(network, before, who);
-            viewers.insert(network, until, who);
+            viewers.remove(network, before, who.to_owned());
+            viewers.insert(network, until, who.to_owned());
+        }
+        if let Some(viewers) = self.apps.get_mut(&key.app) {
+            viewers.remove(network, before, holder.clone());
+            viewers.insert(network, until, holder.clone());
         }
         self.ends.remove(&(before, holder.clone()));
         self.ends.insert((until, holder));
@@ -142,13 +161,18 @@ impl Passes {
         let holder = (key.clone(), egress, who.to_owned());
         self.end(&holder);
         let address = network(address);
+        if self.passes.len() >= PASSES_MAX {
+            let Some(excess) = self.excess(&key.app, address).cloned() else { return false };
+            self.end(&excess);
+        }
         let of_address = self.addresses.get(&address).copied().unwrap_or(0);
-        if self.passes.len() >= PASSES_MAX || of_address >= PASSES_OF_ADDRESS_MAX {
+        if of_address >= PASSES_OF_ADDRESS_MAX {
             return false;
         }
         let until = now.checked_add(LASTS).unwrap_or(now);
         self.addresses.insert(address, of_address.saturating_add(1));
-        self.viewers.entry((key.clone(), egress)).or_default().insert(address, until, who);
+        self.viewers.entry((key.clone(), egress)).or_default().insert(address, until, who.to_owned());
+        self.apps.entry(Arc::clone(&key.app)).or_default().insert(address, until, holder.clone());
         if let Some(subscriber) = subscriber {
             let of = self.subscribers.entry((key.clone(), subscriber.to_owned())).or_default();
             of.insert(holder.clone());
@@ -156,6 +180,18 @@ impl Passes {
         self.ends.insert((until, holder.clone()));
         self.passes.insert(holder, Pass { until, address, subscriber: subscriber.map(str::to_owned) });
         true
+    }
+
+    /// Returns the pass to end for a newcomer while the table is full: a pass of the application with most passes if it
+    /// has at least two more than the newcomer's application, else a pass of the newcomer's application, from a network
+    /// with at least two more than the newcomer's network.
+    fn excess(&self, app: &Arc<str>, newcomer: IpAddr) -> Option<&Holder> {
+        let own = self.apps.get(app);
+        let largest = self.apps.values().max_by_key(|passes| passes.count)?;
+        if largest.count > own.map_or(0, |passes| passes.count).saturating_add(1) {
+            return largest.of_largest();
+        }
+        own?.excess(newcomer)
     }
 
     /// Number of viewers that have a pass for a stream over a protocol.
@@ -179,7 +215,7 @@ impl Passes {
     /// stream.
     pub(super) fn make_room(&mut self, key: &StreamKey, egress: &'static str, newcomer: IpAddr) {
         let viewers = self.viewers.get(&(key.clone(), egress));
-        let who = viewers.and_then(|viewers| viewers.excess(network(newcomer))).map(str::to_owned);
+        let who = viewers.and_then(|viewers| viewers.excess(network(newcomer))).cloned();
         if let Some(who) = who {
             self.end(&(key.clone(), egress, who));
         }
@@ -229,9 +265,15 @@ impl Passes {
         lower(&mut self.addresses, pass.address);
         let of = (key.clone(), *egress);
         if let Some(viewers) = self.viewers.get_mut(&of) {
-            viewers.remove(pass.address, pass.until, who);
+            viewers.remove(pass.address, pass.until, who.clone());
             if viewers.count == 0 {
                 self.viewers.remove(&of);
+            }
+        }
+        if let Some(viewers) = self.apps.get_mut(&key.app) {
+            viewers.remove(pass.address, pass.until, holder.clone());
+            if viewers.count == 0 {
+                self.apps.remove(&key.app);
             }
         }
         if let Some(subscriber) = pass.subscriber.map(|subscriber| (key.clone(), subscriber))
@@ -279,7 +321,7 @@ mod tests {
         assert_eq!(passes.count(&key, "hls"), 1);
         passes.end_subscriber(&key, "alice");
         assert!(passes.passes.is_empty() && passes.ends.is_empty() && passes.addresses.is_empty());
-        assert!(passes.viewers.is_empty() && passes.subscribers.is_empty());
+        assert!(passes.viewers.is_empty() && passes.subscribers.is_empty() && passes.apps.is_empty());
     }
 
     #[test]
@@ -295,7 +337,24 @@ mod tests {
         let all = (0..PASSES_MAX * 2)
             .filter(|n| give(2_000_000 + n, address(u32::try_from(n / 100).unwrap() + 10)))
             .count();
-        assert_eq!(all, PASSES_MAX - PASSES_OF_ADDRESS_MAX - 1);
+        assert!(all >= PASSES_MAX - 102, "{all}");
+        assert_eq!(passes.passes.len(), PASSES_MAX);
+        let left = passes.addresses[&network(address(1))];
+        assert!(left <= 102, "{left} of the network that had a tenth");
+    }
+
+    #[test]
+    fn t_10_an_application_gives_its_places_up_to_others() {
+        let (mut passes, now) = (Passes::default(), Instant::now());
+        let mut give = |app: &str, n: usize, from: u32| {
+            passes.give(now, (&StreamKey::new(app, "s"), "hls", &n.to_string()), address(from), None)
+        };
+        let of_strangers = (0..PASSES_MAX).filter(|n| give("open", *n, u32::try_from(n / 10_000).unwrap()));
+        assert_eq!(of_strangers.count(), PASSES_MAX);
+        assert!((0..5000).all(|n| give("checked", n, 100)), "another application's viewers are let in");
+        assert!(give("open", PASSES_MAX, 200), "from a network with few");
+        assert_eq!(passes.passes.len(), PASSES_MAX);
+        assert_eq!(passes.apps[&Arc::from("checked")].count, 5000);
     }
 
     #[test]

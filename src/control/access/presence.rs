@@ -233,9 +233,11 @@ impl Access {
         passes.renew(now.mono, &request.key, request.egress, &polled.who, request.peer.ip())
     }
 
-    /// Admits a polling viewer. Returns false if the maximum number of passes is reached.
+    /// Admits a polling viewer. Returns false if the maximum number of passes is reached. A viewer that is neither
+    /// checked nor counted needs no pass.
     pub(in crate::control) fn give_pass(
         &mut self,
+        cx: &Context,
         records: &Records,
         registry: &Registry,
         now: Now,
@@ -244,7 +246,12 @@ impl Access {
         let who = request.polled.as_ref().map_or("", |polled| polled.who.as_str());
         let subscriber = Credentials::of(&request.params).subscriber;
         let (key, peer) = (&request.key, request.peer.ip());
-        let limit = subscriber.and_then(|id| records.auxiliary.subscriber(key, id)?.connections_max());
+        let record = subscriber.and_then(|id| records.auxiliary.subscriber(key, id));
+        let is_open = cx.apps.get(&key.app).is_some_and(|app| !app.security.play.any());
+        if is_open && record.is_none() && records.polled_limit(request).is_none() {
+            return true;
+        }
+        let limit = record.and_then(|record| record.connections_max());
         if let (Some(id), Some(limit)) = (subscriber, limit) {
             let others = self.connections_of(registry, Direction::Play, key, id, peer).saturating_add(1);
             self.passes.limit_here(key, id, peer, limit.saturating_sub(others));

@@ -113,12 +113,12 @@ impl Access {
         self.park_admission(cx, cluster, now, admission, Pending::Hook { url, body: Some(body) });
         if self.admissions.waiting.contains_key(&ticket) {
             self.admissions.hooks.push(question);
-            self.hand_over_questions(cx, now);
+            self.hand_over_questions(cx, cluster, now);
         }
     }
 
     /// Submits waiting questions as jobs while threads are free.
-    pub(super) fn hand_over_questions(&mut self, cx: &mut Context, now: Now) {
+    pub(super) fn hand_over_questions(&mut self, cx: &mut Context, cluster: &mut Cluster, now: Now) {
         while let Some((ticket, url, body)) = self.next_question() {
             let Some(waiter) = self.admissions.waiting.get(&ticket) else { continue };
             let timeout = waiter.until.saturating_duration_since(now.mono).min(TIMEOUT);
@@ -128,10 +128,16 @@ impl Access {
             let secret = self.hook_secret(cx, ticket);
             let post =
                 Post { receiver: Receiver::Admission, url, body, body_type: BodyType::Json, secret, timeout };
-            // The job class cannot be full: no more questions are in progress than the class has threads.
-            cx.submit_for(&app, Work::Post(post), move |control, now, outcome| {
+            let sent = cx.submit_for(&app, Work::Post(post), move |control, now, outcome| {
                 control.receiver_answered(now, ticket, &outcome.posted());
             });
+            if !sent {
+                self.admissions.hooks.end(ticket);
+                if let Some(admission) = self.admissions.take_asker(ticket) {
+                    let why = admission.request.unavailable();
+                    self.refuse_admission(cx, cluster, now, admission, why);
+                }
+            }
         }
     }
 
@@ -170,7 +176,7 @@ impl Control {
                 }
             }
         }
-        self.access.hand_over_questions(&mut self.cx, now);
+        self.access.hand_over_questions(&mut self.cx, &mut self.registry.cluster, now);
     }
 }
 

@@ -428,7 +428,10 @@ impl Control {
             Request::Play(request) => {
                 match self.access.let_in(&self.cx, &mut self.records, &self.registry, now, &request) {
                     Ok(()) if request.polled.is_some() => {
-                        let is_given = self.access.give_pass(&self.records, &self.registry, now, &request);
+                        let is_given = {
+                            let (cx, records, registry) = (&self.cx, &self.records, &self.registry);
+                            self.access.give_pass(cx, records, registry, now, &request)
+                        };
                         let verdict = if is_given { Ok(()) } else { Err(NoSubscription::Resources) };
                         self.cx.play_verdict(&request, verdict);
                     }
@@ -507,7 +510,7 @@ impl Access {
         let Some(ticket) = self.admissions.by_session.get(&session).copied() else { return false };
         self.admissions.take(ticket);
         cluster.release(ticket);
-        self.hand_over_questions(cx, now);
+        self.hand_over_questions(cx, cluster, now);
         true
     }
 

@@ -120,9 +120,8 @@ impl Control {
 
 impl Outgoing<'_> {
     fn foreign_applied(&mut self, key: &StreamKey, main_before: Option<StreamKey>) {
-        for main in [main_before, self.records.main_track_of(key)].into_iter().flatten() {
-            self.registry.follow_subtracks(self.records, self.now, &main);
-        }
+        self.registry.touched_mains.extend(main_before);
+        self.registry.touched_mains.extend(self.records.main_track_of(key));
         self.outbound.note_auto_start(self.cx, self.records, key);
         self.outbound.note_planned(self.records, self.now, key);
     }

@@ -15,8 +15,8 @@ use crate::control::live::{Ended, Live, Registry};
 use crate::control::records::Records;
 use crate::control::records::auxiliary::Vod;
 use crate::control::stats::Figures;
-use crate::control::{Control, Outbound, wall};
-use crate::jobs::{Outcome, Work};
+use crate::control::{Outbound, wall};
+use crate::jobs::Work;
 use crate::mail::StreamEnd;
 use crate::types::{Now, StreamId, StreamKey};
 
@@ -136,15 +136,11 @@ impl Hooks {
     fn send_hooks(&mut self, cx: &mut Context, now: Now) {
         while let Some((number, app, post)) = self.poll_post(now) {
             // The job class cannot be full: no more hooks are in progress than the class has threads.
-            let next = move |control: &mut Control, now: Now, outcome: Outcome| {
+            cx.submit_of(app, Work::Post(post), move |control, now, outcome| {
                 control.hooks.handle_answer(now, number, &outcome.posted());
                 control.outbound.tell_lost_hooks(&mut control.hooks, now);
                 control.hooks.send_hooks(&mut control.cx, now);
-            };
-            match app {
-                Some(app) => cx.submit_for(&app, Work::Post(post), next),
-                None => cx.submit(Work::Post(post), next),
-            };
+            });
         }
     }
 

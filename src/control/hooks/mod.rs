@@ -6,7 +6,7 @@
 //! 3. The hook becomes a job ([`Hooks::poll_post`]). Without an answer, or after any answer but 200, the hook is sent
 //!    again, as often as the application's settings say, while the line waits.
 //! 4. If more than [`WAITING_MAX`] hooks wait, the oldest hook of the application with most hooks is dropped and
-//!    counted.
+//!    counted: a message of a data channel if one waits, else an event.
 //! 5. Threads are shared ([`crate::jobs::shares`]): neither an application nor a silent receiver can occupy all of
 //!    them.
 
@@ -38,6 +38,8 @@ const WAITING_MAX: usize = 1000;
 const DATA_MAX: usize = 64;
 /// Maximum bytes of messages of all data channels, including those being sent.
 const DATA_BYTES_MAX: usize = 8 << 20;
+/// Action of a lost message of a data channel.
+pub(super) const DATA: &str = "data";
 /// Maximum time for which the answer of a receiver is awaited.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time for which the shutdown waits for hooks.
@@ -105,10 +107,46 @@ pub(super) struct Hooks {
     overdue: bool,
     /// True if the load was too high for new publishers when last checked.
     load_high: bool,
-    /// Bytes of data channel messages that wait or are being sent.
-    data_bytes: usize,
+    data: DataBytes,
     /// Hooks that were given up, to be logged.
     lost: VecDeque<LostHook>,
+}
+
+/// Bytes of data channel messages that wait or are being sent.
+#[derive(Debug, Default)]
+struct DataBytes {
+    all: usize,
+    apps: BTreeMap<Arc<str>, usize>,
+}
+
+impl DataBytes {
+    fn of(&self, app: &Arc<str>) -> usize {
+        self.apps.get(app).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, app: &Arc<str>, bytes: usize) {
+        self.all = self.all.saturating_add(bytes);
+        let of_app = self.apps.entry(Arc::clone(app)).or_default();
+        *of_app = of_app.saturating_add(bytes);
+    }
+
+    fn remove(&mut self, app: &Arc<str>, bytes: usize) {
+        self.all = self.all.saturating_sub(bytes);
+        let left = self.of(app).saturating_sub(bytes);
+        if left == 0 {
+            self.apps.remove(app);
+        } else {
+            self.apps.insert(Arc::clone(app), left);
+        }
+    }
+
+    /// Returns the application with most bytes, if it would have more than another one with these bytes even after
+    /// losing them.
+    fn largest_beside(&self, app: &Arc<str>, bytes: usize) -> Option<Arc<str>> {
+        let own = self.of(app).saturating_add(bytes);
+        let (largest, most) = self.apps.iter().max_by_key(|(_, bytes)| **bytes)?;
+        (largest != app && *most > own).then(|| Arc::clone(largest))
+    }
 }
 
 /// A hook that was given up.
@@ -137,7 +175,7 @@ impl Default for Hooks {
             drain_until: None,
             overdue: false,
             load_high: false,
-            data_bytes: 0,
+            data: DataBytes::default(),
             lost: VecDeque::new(),
         }
     }
@@ -197,11 +235,34 @@ impl Hooks {
         }
     }
 
-    /// Drops the oldest hook of the application with most waiting hooks.
+    /// Drops the oldest hook of the application with most waiting hooks. Messages of data channels are dropped before
+    /// events.
     fn drop_oldest(&mut self) {
-        let most = self.ages.values().max_by_key(|of_app| of_app.len());
-        let Some((age, key)) = most.and_then(|of_app| of_app.first_key_value()) else { return };
+        let most = self.ages.iter().max_by_key(|(_, of_app)| of_app.len());
+        let Some(app) = most.map(|(app, _)| Arc::clone(app)) else { return };
+        if !self.drop_oldest_data(&app) {
+            let oldest = self.ages.get(&app).and_then(BTreeMap::first_key_value);
+            if let Some((age, key)) = oldest.map(|(age, key)| (*age, key.clone())) {
+                self.drop_first(age, key);
+            }
+        }
+    }
+
+    /// Drops the oldest waiting data channel message of an application. Returns false if none waits.
+    fn drop_oldest_data(&mut self, app: &Arc<str>) -> bool {
+        let is_data = |key: &StreamKey| {
+            let first = self.lines.get(key).and_then(|line| line.queue.front());
+            first.is_some_and(|hook| hook.body_type == BodyType::Data)
+        };
+        let mut waiting = self.ages.get(app).into_iter().flatten();
+        let Some((age, key)) = waiting.find(|(_, key)| is_data(key)) else { return false };
         let (age, key) = (*age, key.clone());
+        self.drop_first(age, key);
+        true
+    }
+
+    /// Drops the first hook of a queue, which has this age.
+    fn drop_first(&mut self, age: u64, key: StreamKey) {
         self.waits_no_more(age, &key.app);
         self.counts.dropped = self.counts.dropped.saturating_add(1);
         self.ready.remove(&age);
@@ -219,8 +280,9 @@ impl Hooks {
     }
 
     fn note_lost(&mut self, key: &StreamKey, hook: &Hook, reason: String) {
-        // Peers may send any number of data messages, so lost ones are only counted.
-        if self.lost.len() < WAITING_MAX && hook.body_type != BodyType::Data {
+        // Peers may send any number of data messages; lost ones leave room for events.
+        let most = if hook.body_type == BodyType::Data { WAITING_MAX / 2 } else { WAITING_MAX };
+        if self.lost.len() < most {
             let (action, url) = (hook.action, redact(hook.url.as_str()));
             self.lost.push_back(LostHook { key: key.clone(), action, url, reason });
         }
@@ -297,21 +359,22 @@ impl Hooks {
     }
 
     /// Queues a message of a data channel, in a queue separate from the stream's events. While [`DATA_MAX`] messages of
-    /// the stream wait, or [`DATA_BYTES_MAX`] in total, further ones are dropped and counted. Messages are not retried.
+    /// the stream wait, further ones are dropped and counted. If all messages would exceed [`DATA_BYTES_MAX`], the
+    /// application with most bytes loses its oldest ones; if that is the new message's application, the new message is
+    /// dropped. Messages are not retried.
     pub(super) fn tell_data(&mut self, key: &StreamKey, url: &HookUrl, body: Bytes, settings: &HookSettings) {
         // No stream id contains a blank, so this is not the key of any queue of events.
         let line = StreamKey::new(&key.app, &format!("{} (data)", key.id));
         let waiting = self.lines.get(&line).map_or(0, |line| line.queue.len());
-        let bytes = self.data_bytes.saturating_add(body.len());
-        if waiting >= DATA_MAX || bytes > DATA_BYTES_MAX {
-            self.counts.dropped = self.counts.dropped.saturating_add(1);
-            return;
+        let mut has_room = waiting < DATA_MAX;
+        while has_room && self.data.all.saturating_add(body.len()) > DATA_BYTES_MAX {
+            let largest = self.data.largest_beside(&key.app, body.len());
+            has_room = largest.is_some_and(|app| self.drop_oldest_data(&app));
         }
-        self.data_bytes = bytes;
         self.hooks += 1;
         let hook = Hook {
             age: self.hooks,
-            action: "data",
+            action: DATA,
             payer: Payer::new(Some(&key.app), &format!("{}:{}", url.host, url.port)),
             url: url.clone(),
             body,
@@ -320,13 +383,18 @@ impl Hooks {
             retries: 0,
             retry_delay: settings.retry_delay,
         };
+        if !has_room {
+            self.counts.dropped = self.counts.dropped.saturating_add(1);
+            return self.note_lost(&line, &hook, "too many wait".to_owned());
+        }
+        self.data.add(&key.app, hook.body.len());
         self.push(line, hook);
     }
 
     /// Stops counting the bytes of a data channel message that was sent or dropped.
     fn forget(&mut self, hook: &Hook) {
-        if hook.body_type == BodyType::Data {
-            self.data_bytes = self.data_bytes.saturating_sub(hook.body.len());
+        if let Some(app) = hook.payer.app.as_ref().filter(|_| hook.body_type == BodyType::Data) {
+            self.data.remove(app, hook.body.len());
         }
     }
 

@@ -9,7 +9,7 @@ use crate::config::AppSettings;
 use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::records::Records;
-use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite, Vod};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite, Kept, Vod};
 use crate::control::{Control, Files, wall};
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED, Work};
 use crate::mail::Arrival;
@@ -146,7 +146,7 @@ impl Files {
         let Some(vod) = self.vod_of(records, &key) else { return };
         let work = Work::Recording(RecordingWork::Finish { path: vod.path(&key.app) });
         let retry = key.clone();
-        let sent = cx.submit(work, move |control, now, outcome| {
+        let sent = cx.submit_for(&retry.app, work, move |control, now, outcome| {
             control.files.file_finished(
                 &mut control.cx,
                 &mut control.records,
@@ -162,12 +162,49 @@ impl Files {
     }
 
     /// Removes the file of a removed record, both here and in object storage.
-    pub(in crate::control) fn remove_file(&mut self, cx: &mut Context, now: Now, app: &str, vod: &Vod) {
+    pub(in crate::control) fn remove_file(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, vod: &Vod) {
         if let Some(id) = &vod.vod_id {
-            self.recordings.unsaved.remove(&Vod::key(&app.into(), id));
+            self.recordings.unsaved.remove(&Vod::key(app, id));
         }
         self.drop_object(cx, now, app, vod);
-        cx.remove_local(app, vod);
+        self.remove_local(cx, now, app, vod);
+    }
+
+    /// Removes the file on this machine, unless it belongs to an imported folder. A failed removal is retried.
+    pub(in crate::control) fn remove_local(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, vod: &Vod) {
+        if vod.kind.as_deref() != Some(Vod::IMPORTED) {
+            self.remove_path(cx, now, app, vod.path(app));
+        }
+    }
+
+    fn remove_path(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, path: Vec<String>) {
+        let again = Retry::Remove(Arc::clone(app), path.clone());
+        let retry = again.clone();
+        let sent = cx.remove_local_then(app, path, move |control, now, is_gone| {
+            if !is_gone {
+                control.files.try_again(now, again);
+            }
+        });
+        if !sent {
+            self.try_again(now, retry);
+        }
+    }
+
+    /// Tries again to remove a file, unless its name has been given to a new file.
+    pub(super) fn remove_again(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        app: &Arc<str>,
+        path: Vec<String>,
+    ) {
+        let below = path.get(1..).unwrap_or_default().join("/");
+        let vod = records.auxiliary.of_file(app, &below).and_then(|key| self.vod_of(records, key));
+        let is_kept = vod.is_some_and(|vod| !matches!(vod.kept, Some(Kept::There { .. })));
+        if !is_kept && !self.recordings.writing.contains_key(&path) {
+            self.remove_path(cx, now, app, path);
+        }
     }
 
     /// Removes the recordings that their applications no longer keep, oldest first.
@@ -318,24 +355,17 @@ impl Files {
 }
 
 impl Context {
-    /// Removes the file on this machine, unless it belongs to an imported folder.
-    pub(in crate::control) fn remove_local(&mut self, app: &str, vod: &Vod) {
-        if vod.kind.as_deref() != Some(Vod::IMPORTED) {
-            self.remove_local_then(app, vod, |_, _, _| ());
-        }
-    }
-
-    /// Removes the file on this machine, then calls `then` with true if the file is gone. Returns false, without
+    /// Removes a file on this machine, then calls `then` with true if the file is gone. Returns false, without
     /// calling `then`, if the job cannot be started.
     pub(in crate::control) fn remove_local_then(
         &mut self,
-        app: &str,
-        vod: &Vod,
+        app: &Arc<str>,
+        path: Vec<String>,
         then: impl FnOnce(&mut Control, Now, bool) + Send + 'static,
     ) -> bool {
-        let work = Work::Recording(RecordingWork::Remove { path: vod.path(app) });
-        let file = vod.file_path.clone();
-        let sent = self.submit(work, move |control, now, outcome| {
+        let file = path.join("/");
+        let work = Work::Recording(RecordingWork::Remove { path });
+        self.submit_for(app, work, move |control, now, outcome| {
             let is_gone = match outcome.recording() {
                 RecordingOutcome::Failed(reason) => {
                     tracing::warn!(file, reason, "recording not removed");
@@ -348,11 +378,7 @@ impl Context {
                 | RecordingOutcome::Found(_) => true,
             };
             then(control, now, is_gone);
-        });
-        if !sent {
-            tracing::warn!(file = vod.file_path, "recording not removed: the job queue is full");
-        }
-        sent
+        })
     }
 }
 

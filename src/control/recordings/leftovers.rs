@@ -160,7 +160,8 @@ impl Records {
         for path in unknown {
             let work = Work::Recording(RecordingWork::Finish { path: path.clone() });
             let file = path.join("/");
-            let sent = cx.submit(work, move |control, now, outcome| {
+            let app: Arc<str> = path.first().map_or("", String::as_str).into();
+            let sent = cx.submit_for(&app, work, move |control, now, outcome| {
                 control.files.leftover_finished(
                     &mut control.cx,
                     &mut control.records,

@@ -39,6 +39,8 @@ use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
 
 /// Pause before a failed step is retried.
 const RETRY: Duration = Duration::from_secs(30);
+/// Time that each waiting retry adds to the pause before a removal is retried, so that not all are due in one turn.
+const REMOVAL_SPACING: Duration = Duration::from_millis(1);
 /// Maximum number of clips of an application that are written at the same time.
 const CLIPS_MAX: usize = 4;
 /// Name of the sink for clips.
@@ -93,6 +95,8 @@ enum Retry {
     Save(store::Key),
     /// Remove the file of an incomplete upload.
     Drop(store::Key),
+    /// Remove the file with this path, whose record is removed.
+    Remove(Arc<str>, Vec<String>),
 }
 
 /// A file being written.
@@ -265,7 +269,12 @@ impl Files {
     }
 
     fn try_again(&mut self, now: Now, retry: Retry) {
-        if let Some(at) = now.mono.checked_add(RETRY) {
+        let waiting = match retry {
+            Retry::Remove(..) => u32::try_from(self.recordings.retries.len()).unwrap_or(u32::MAX),
+            Retry::Start(..) | Retry::Finish(_) | Retry::Save(_) | Retry::Drop(_) => 0,
+        };
+        let pause = RETRY.saturating_add(REMOVAL_SPACING.saturating_mul(waiting));
+        if let Some(at) = now.mono.checked_add(pause) {
             self.recordings.retries.insert((at, retry));
         }
     }
@@ -438,6 +447,9 @@ impl Recorder<'_> {
                 Retry::Finish(key) => self.files.finish_file(self.cx, self.records, self.now, key),
                 Retry::Save(key) => self.files.save_again(self.cx, self.records, self.now, key),
                 Retry::Drop(key) => self.files.drop_upload(self.cx, self.records, self.now, &key),
+                Retry::Remove(app, path) => {
+                    self.files.remove_again(self.cx, self.records, self.now, &app, path);
+                }
             }
         }
         if self.files.recordings.sweep_due.is_some_and(|due| due <= self.now.mono) {

@@ -65,6 +65,6 @@ pub(super) fn room_of(records: &Records, app: &AppSettings, key: &StreamKey) -> 
 
 /// Returns the live streams of a room.
 pub(super) fn participants(records: &Records, registry: &Registry, room: &StreamKey) -> Vec<StreamKey> {
-    let ids = records.subtracks(room).filter(|id| registry.is_active(room, id));
+    let ids = registry.live_subtracks(records, room);
     ids.map(|id| StreamKey { app: room.app.clone(), id: id.clone() }).collect()
 }

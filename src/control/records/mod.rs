@@ -5,6 +5,7 @@ pub(super) mod auxiliary;
 mod change;
 pub(super) mod imported;
 pub(super) mod restored;
+mod subtracks;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use std::time::Duration;
 use super::broadcast::{Broadcast, status};
 use crate::types::{Now, StreamKey};
 use auxiliary::AuxiliaryRecords;
+use subtracks::{SHOWN_MAX, Subtracks};
 use writes::Writes;
 
 pub(super) use auxiliary::AuxiliaryWrite;
@@ -33,9 +35,6 @@ struct App {
 /// Added to the update time of a record whose stream is at another node, so that the record does not become stale. It
 /// is longer than any server runs.
 const HORIZON: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// Maximum number of subtracks listed in the record of a main track. The API's own lists of subtracks contain all of
-/// them.
-const SUBTRACKS_SHOWN_MAX: usize = 500;
 
 /// The visible records.
 #[derive(Debug, Default)]
@@ -46,8 +45,7 @@ pub(super) struct Records {
     pub(super) writes: Writes,
     /// Counter that makes ids generated in the same millisecond unique.
     pub(super) generated: u64,
-    /// Subtracks by main track, including main tracks without a record.
-    subtracks: BTreeMap<StreamKey, BTreeSet<Arc<str>>>,
+    subtracks: Subtracks,
     /// Main tracks that are virtual only while publishers that joined them are live.
     pub(super) joined: BTreeSet<StreamKey>,
 }
@@ -56,6 +54,12 @@ pub(super) struct Records {
 fn main_track(key: &StreamKey, record: &Broadcast) -> Option<StreamKey> {
     let main = record.main_track_stream_id.as_deref().filter(|main| !main.is_empty())?;
     Some(StreamKey { app: key.app.clone(), id: main.into() })
+}
+
+/// Returns the list of subtracks in the record of a main track.
+fn shown_in<'a>(apps: &'a mut BTreeMap<Arc<str>, App>, main: &StreamKey) -> Option<&'a mut Vec<String>> {
+    let record = apps.get_mut(&main.app)?.records.get_mut(&main.id)?;
+    Some(&mut record.sub_track_stream_ids)
 }
 
 impl Records {
@@ -125,34 +129,26 @@ impl Records {
             return;
         }
         if let Some(from) = from {
-            if let Some(subtracks) = self.subtracks.get_mut(&from) {
-                subtracks.remove(&key.id);
-                if subtracks.is_empty() {
-                    self.subtracks.remove(&from);
-                }
-            }
-            self.show_subtracks(&from);
+            self.subtracks.remove(&from, &key.id, shown_in(&mut self.apps, &from));
         }
         if let Some(to) = to {
-            self.subtracks.entry(to.clone()).or_default().insert(key.id.clone());
-            self.show_subtracks(&to);
-        }
-    }
-
-    fn show_subtracks(&mut self, main: &StreamKey) {
-        let shown = self.shown_subtracks(main);
-        if let Some(record) = self.get_mut(main) {
-            record.sub_track_stream_ids = shown;
+            let shown = shown_in(&mut self.apps, &to);
+            self.subtracks.insert(to, &key.id, shown);
         }
     }
 
     fn shown_subtracks(&self, main: &StreamKey) -> Vec<String> {
-        self.subtracks(main).take(SUBTRACKS_SHOWN_MAX).map(|id| id.to_string()).collect()
+        self.subtracks(main).take(SHOWN_MAX).map(|id| id.to_string()).collect()
     }
 
     /// Returns the ids of a main track's subtracks, in order.
     pub(super) fn subtracks(&self, main: &StreamKey) -> impl Iterator<Item = &Arc<str>> {
-        self.subtracks.get(main).into_iter().flatten()
+        self.subtracks.of(main).into_iter().flatten()
+    }
+
+    /// Returns the ids of a main track's subtracks, if it has any.
+    pub(super) fn subtrack_ids(&self, main: &StreamKey) -> Option<&BTreeSet<Arc<str>>> {
+        self.subtracks.of(main)
     }
 
     /// Counts the records of all applications.

@@ -1,5 +1,6 @@
 //! Operations on one broadcast (docs/rest.md).
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use super::call::{Call, Reply, bad_request};
@@ -267,11 +268,11 @@ fn delete_all<'a>(
 ) -> Reply {
     let mut ids = ids.peekable();
     let first = ids.peek().copied().unwrap_or("");
-    let mut keys: Vec<StreamKey> = Vec::new();
+    let (mut keys, mut known) = (Vec::new(), BTreeSet::new());
     let mut failed = false;
     for id in ids {
         let key = StreamKey { app: call.app.name.clone(), id: id.into() };
-        failed = keys.len() >= BULK_MAX || records.pending(&key).is_none() || keys.contains(&key);
+        failed = keys.len() >= BULK_MAX || records.pending(&key).is_none() || !known.insert(id);
         if failed {
             break;
         }

@@ -197,7 +197,7 @@ pub(super) fn info(records: &Records, registry: &Registry, call: &Call<'_>) -> R
     let mut info =
         RoomInfo { room_id, stream_details_map: None, stream_list: None, start_date: 0, end_date: 0 };
     if let Some(record) = records.get(&key) {
-        let others = records.subtracks(&key).filter(|id| &***id != asks && registry.is_active(&key, id));
+        let others = registry.live_subtracks(records, &key).filter(|id| &***id != asks);
         let records = others.take(SHOWN_MAX).filter_map(|id| records.find(&key.app, id));
         let streams: BTreeMap<_, _> =
             records.map(|record| (record.stream_id.as_str(), record.name.as_deref())).collect();

@@ -1,11 +1,18 @@
 //! Answers to questions from signalling sockets ([`Question`]). If viewers are checked, a socket without access to a
 //! stream or its main track sees only the [`PUBLIC`] members of the stream's record.
 
+use std::net::SocketAddr;
+
 use serde_json::{Map, Value, json};
 
 use super::subtracks::of_role;
+use crate::auth::network;
 use crate::control::Control;
+use crate::control::access::Access;
 use crate::control::broadcast::Broadcast;
+use crate::control::context::Context;
+use crate::control::mask::Requester;
+use crate::control::questions::SocketQuestion;
 use crate::http::Response;
 use crate::mail::Question;
 use crate::types::{Now, StreamKey};
@@ -37,13 +44,30 @@ const RECORDS_MAX: usize = 50;
 /// Maximum number of streams of a room in one answer.
 const STREAMS_MAX: usize = 500;
 
-/// Answers a question from a session. `let_in` lists the streams of the application to which the session has access.
-pub(in crate::control) fn answer(
-    control: &Control,
-    at: Now,
-    (key, let_in): (&StreamKey, &[String]),
-    question: &Question,
-) -> Response {
+impl Access {
+    /// Returns the question if it may be answered now; otherwise queues it, or refuses it if too many wait.
+    pub(in crate::control) fn question_asked(
+        &mut self,
+        cx: &mut Context,
+        at: Now,
+        peer: SocketAddr,
+        asked: SocketQuestion,
+    ) -> Option<SocketQuestion> {
+        if self.questions.may_answer(at.mono, &asked) {
+            return Some(asked);
+        }
+        let session = asked.session;
+        if !self.questions.queue(at.mono, network(peer.ip()), asked) {
+            let busy = Response::error(503, "Too many questions").header("Retry-After", "1");
+            cx.answer(Requester::unknown(session), busy);
+        }
+        None
+    }
+}
+
+/// Answers a question from a session.
+pub(in crate::control) fn answer(control: &Control, at: Now, asked: &SocketQuestion) -> Response {
+    let SocketQuestion { key, let_in, question, .. } = asked;
     let asker = Asker { control, at, key, let_in };
     match question {
         Question::Record => match control.records.find(&key.app, &key.id) {

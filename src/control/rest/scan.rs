@@ -1,7 +1,7 @@
 //! Lists and counts, made in slices so that publishers never wait, regardless of the search and the number of records.
 //!
-//! 1. A slice examines a limited number of records. For a sorted list, each round keeps the records that come first,
-//!    at most [`RANKS_MAX`]. Later pages take more rounds, not more memory.
+//! 1. A slice examines a limited number of records and of bytes of their texts. For a sorted list, each round keeps the
+//!    records that come first, at most [`RANKS_MAX`]. Later pages take more rounds, not more memory.
 //! 2. The records of the page are written, a limited number of bytes per slice, each as the requester may see it.
 //!
 //! [`ACTIVE_MAX`] requests advance in turn; the others wait, holding only their parameters. A change between two slices
@@ -29,6 +29,12 @@ use crate::types::{Now, StreamKey};
 
 /// Maximum number of records examined in one slice, which takes some hundred microseconds.
 const SLICE: usize = 2048;
+/// Maximum bytes of texts that one slice searches or sorts by. Names may be as long as a record.
+const TEXT_BYTES: usize = 256 * 1024;
+/// Maximum bytes of a text that is searched without a copy in lower case.
+const SHORT: usize = 64;
+/// Maximum bytes of a name by which records are sorted; records with the same beginning are sorted by id.
+const RANK_BYTES: usize = 256;
 /// Maximum bytes of records that are serialized in one slice.
 const SHOWN_BYTES: usize = 256 * 1024;
 /// Maximum bytes of records that are serialized in one slice for requesters who must not see credentials. It is smaller
@@ -96,8 +102,8 @@ impl Order {
 
     fn rank(self, id: &Arc<str>, row: Row<'_>, now: Now) -> Rank {
         let (date, text) = match (self.key, row) {
-            (Key::Name, Row::Broadcast(record)) => (0, record.name.as_deref().unwrap_or("").to_lowercase()),
-            (Key::Name, Row::File(vod)) => (0, vod.vod_name.as_deref().unwrap_or("").to_lowercase()),
+            (Key::Name, Row::Broadcast(record)) => (0, rank_text(record.name.as_deref())),
+            (Key::Name, Row::File(vod)) => (0, rank_text(vod.vod_name.as_deref())),
             (Key::Date, Row::Broadcast(record)) => (record.date, String::new()),
             (Key::Date, Row::File(vod)) => (vod.creation_date, String::new()),
             (Key::Status, Row::Broadcast(record)) => (0, record.effective_status(now).to_owned()),
@@ -105,6 +111,12 @@ impl Order {
         };
         Rank { date, text: text.into(), id: id.clone() }
     }
+}
+
+/// Returns the beginning of a name in lower case, by which records are sorted.
+fn rank_text(name: Option<&str>) -> String {
+    let name = name.unwrap_or_default();
+    name.get(..name.floor_char_boundary(RANK_BYTES)).unwrap_or_default().to_lowercase()
 }
 
 /// The kind of result of a scan.
@@ -134,6 +146,18 @@ enum Row<'a> {
     Broadcast(&'a Broadcast),
     File(&'a Vod),
     User(&'a User),
+}
+
+impl Row<'_> {
+    /// Returns the bytes of the texts that a search or a sort by name examines.
+    fn text_bytes(self) -> usize {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        match self {
+            Row::Broadcast(record) => record.stream_id.len().saturating_add(length(&record.name)),
+            Row::File(vod) => vod.searched().into_iter().map(length).sum(),
+            Row::User(_) => 0,
+        }
+    }
 }
 
 /// Progress of a sorted list, which is made in rounds: the first records found in this round, and the last record
@@ -362,6 +386,23 @@ impl Scan {
         }
     }
 
+    /// True if the scan examines texts of the records.
+    fn reads_texts(&self) -> bool {
+        let is_by_name =
+            matches!(self.wanted, Wanted::Page { order: Some(Order { key: Key::Name, .. }), .. });
+        !self.search.is_empty() || is_by_name
+    }
+
+    /// Discards the ranks that the first slice of a sorted list found, so that a waiting scan holds none.
+    fn begin_again(&mut self) {
+        let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
+        if let Stage::Looking { after, matched, ranks, .. } = &mut self.stage
+            && is_ordered
+        {
+            (*after, *matched, *ranks) = (None, 0, Ranks::default());
+        }
+    }
+
     /// True if the first slice of a scan may run immediately, ahead of the scans that wait: this slice completes the
     /// scan, or the scan holds little memory between slices.
     const fn may_begin(&self, records: usize) -> bool {
@@ -381,18 +422,26 @@ impl Scan {
     fn look(&mut self, now: Now, records: &Records) -> bool {
         let Stage::Looking { after, .. } = &mut self.stage else { return true };
         let (app, from) = (self.app.clone(), after.take());
-        let (mut seen, mut last, mut is_enough) = (0, None, false);
-        for (id, row) in records.rows(self.collection, &app, from.as_deref()).take(SLICE) {
-            seen += 1;
+        let reads_texts = self.reads_texts();
+        let (mut seen, mut text_bytes, mut last) = (0_usize, 0_usize, None);
+        let mut has_more = false;
+        for (id, row) in records.rows(self.collection, &app, from.as_deref()) {
+            if seen >= SLICE || text_bytes >= TEXT_BYTES {
+                has_more = true;
+                break;
+            }
+            seen = seen.saturating_add(1);
+            if reads_texts {
+                text_bytes = text_bytes.saturating_add(row.map_or(0, Row::text_bytes));
+            }
             last = Some(id);
-            if let Some(row) = row.filter(|row| self.is_match(*row, now)) {
-                is_enough = self.take(id, row, now);
-                if is_enough {
-                    break;
-                }
+            if let Some(row) = row.filter(|row| self.is_match(*row, now))
+                && self.take(id, row, now)
+            {
+                break;
             }
         }
-        if !is_enough && seen >= SLICE {
+        if has_more {
             if let Stage::Looking { after, .. } = &mut self.stage {
                 *after = last.cloned();
             }
@@ -438,9 +487,10 @@ impl Scan {
     }
 }
 
-/// True if `text` contains `search`, ignoring case; `search` is in lower case.
+/// True if `text` contains `search`, ignoring case; `search` is in lower case. Takes time proportional to the length of
+/// `text`.
 fn contains(text: &str, search: &str) -> bool {
-    if !text.is_ascii() {
+    if text.len() > SHORT || !text.is_ascii() {
         return text.to_lowercase().contains(search);
     }
     let (text, search) = (text.as_bytes(), search.as_bytes());
@@ -528,6 +578,7 @@ impl Walks {
                 cx.scanned(scan);
                 return Reply::Later;
             }
+            scan.begin_again();
         }
         if !self.scans.has_room(&scan) {
             return Reply::Now(Response::error(503, "Too many lists at once").header("Retry-After", "1"));
@@ -645,6 +696,23 @@ mod tests {
             }
         }
         panic!("no page after 100 rounds");
+    }
+
+    #[test]
+    fn texts_of_any_length_are_searched_and_names_are_sorted_by_their_beginnings() {
+        for long in ["", "x", &"x".repeat(1000)] {
+            for (text, search, found) in [
+                ("Caf\u{c9} One", "caf\u{e9} o", true),
+                ("My Stream", "stream", true),
+                ("My Stream", "streams", false),
+                ("abc", "abcd", false),
+            ] {
+                assert_eq!(contains(&format!("{long}{text}"), search), found, "{text} {search}");
+            }
+        }
+        assert_eq!(rank_text(Some(&"X".repeat(1000))), "x".repeat(RANK_BYTES));
+        assert_eq!(rank_text(Some(&"\u{20ac}".repeat(1000))).chars().count(), RANK_BYTES / 3);
+        assert_eq!(rank_text(None), "");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Main tracks and subtracks (docs/rest.md).
 
+use std::sync::Arc;
+
 use super::call::{Call, Reply};
 use super::lists::{Lists, page_of};
 use super::scan::Scan;
@@ -129,7 +131,8 @@ pub(super) fn of_role<'a>(
     role: &'a str,
     active: bool,
 ) -> impl Iterator<Item = &'a Broadcast> {
-    let ids = records.subtracks(main).filter(move |id| !active || registry.is_active(main, id));
+    let ids: Box<dyn Iterator<Item = &Arc<str>>> =
+        if active { registry.live_subtracks(records, main) } else { Box::new(records.subtracks(main)) };
     let found = ids.filter_map(|id| records.find(&main.app, id));
     found.filter(move |record| role.is_empty() || record.role.as_deref() == Some(role))
 }

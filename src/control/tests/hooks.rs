@@ -490,6 +490,20 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
         rig.hook_result(request.id, Ok(200));
     }
     assert_eq!(bytes, 8 << 20);
+    // Messages of another application take the place of the oldest ones.
+    for _ in 0..40 {
+        send(&mut rig, vec![7; 256 << 10]);
+    }
+    for _ in 0..4 {
+        let key = StreamKey::new("LiveApp", "s");
+        rig.mail(ToControl::Data { key, payload: vec![8; 256 << 10].into() });
+    }
+    let mut of_other = 0;
+    while let Some(request) = rig.hooks.pop() {
+        of_other += usize::from(request.body[0] == 8);
+        rig.hook_result(request.id, Ok(200));
+    }
+    assert_eq!(of_other, 4);
     let mut without = Rig::with(&[], &[URL]);
     send(&mut without, b"hello".to_vec());
     assert!(without.hooks.is_empty());

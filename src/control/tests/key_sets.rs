@@ -129,3 +129,36 @@ fn a_set_that_no_setting_names_is_forgotten() {
     rig.run_for(secs(3600));
     assert!(rig.fetches().is_empty());
 }
+
+#[test]
+fn q_16_a_set_that_is_being_fetched_costs_no_admission_its_place() {
+    let receivers = [("live", "http://one.example/ask"), ("LiveApp", "http://two.example/ask")];
+    let mut rig = Rig::with(&[("limits.publishers_per_address", "1000")], &OF_STREAMS);
+    for (app, url) in receivers {
+        let [jwt, keys] = OF_STREAMS;
+        let settings = [jwt, keys, ("webhookAuthenticateURL", url)];
+        rig.control.install_app(rig.now, AppSettings::of(schema(), app, &settings).unwrap());
+    }
+    rig.run_for(ms(1));
+    assert_eq!(rig.fetches().len(), 1, "it is not answered");
+    for round in 0..3 {
+        let mut waiting = Vec::new();
+        for (app, _) in receivers {
+            for n in 0..16 {
+                let id = format!("s{round}-{n}");
+                let peer = format!("198.51.{n}.7:1").parse().unwrap();
+                let request = PublishRequest { key: StreamKey::new(app, &id), peer, ..rig.request(&id, 0) };
+                waiting.push(request.session);
+                rig.mail(ToControl::Publish(request));
+            }
+        }
+        let asked = std::mem::take(&mut rig.hooks);
+        assert_eq!(asked.len(), 32, "round {round}");
+        for question in asked {
+            rig.done(question.id, Outcome::Posted(Ok(403)));
+        }
+        let refused =
+            |mail: &(WorkerId, ToWorker)| matches!(&mail.1, ToWorker::Verdict { verdict: Err(_), .. });
+        assert_eq!(rig.take().iter().filter(|mail| refused(mail)).count(), waiting.len());
+    }
+}

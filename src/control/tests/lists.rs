@@ -125,3 +125,37 @@ fn r_59_a_list_of_large_records_is_bounded_and_says_where_it_goes_on() {
     // A list that fits is not cut.
     assert_eq!(rig.listed("/broadcasts/list/0/50", "streamId").len(), 50);
 }
+
+#[test]
+fn q_17_long_names_take_more_slices_and_no_memory() {
+    const TEXT_BYTES: usize = 256 * 1024;
+    let mut rig = Rig::new();
+    let long = "a".repeat(24_000);
+    for n in 0..300 {
+        let key = StreamKey::new("live", &format!("s{n:06}"));
+        let mut record = Broadcast { name: Some(long.clone()), ..Broadcast::default() };
+        rig.control.cx.complete(rig.now, &key, &mut record);
+        rig.control.records.insert(key, record);
+    }
+    let almost = format!("{}b", "a".repeat(7900));
+    for path in [
+        format!("/broadcasts/list/0/50?search={almost}"),
+        "/broadcasts/list/290/50?sort_by=name&order_by=asc".to_owned(),
+    ] {
+        let session = rig.send(Method::Get, &at(&path), "");
+        assert!(rig.answer(session).is_none(), "not in one turn");
+        assert_eq!(rig.control.walks.scans.ranks(), 0, "it waits with nothing");
+        let mut slices = 0;
+        while let Some(due) = rig.control.walks.scans.deadline() {
+            rig.set(due);
+            rig.control.handle_timeout(rig.now);
+            rig.drain();
+            slices += 1;
+        }
+        assert!(slices >= 300 * long.len() / (TEXT_BYTES + long.len()), "{slices}");
+        let (status, list) = rig.answer(session).unwrap();
+        let list: Vec<serde_json::Value> = serde_json::from_str(&list).unwrap();
+        let found = if path.contains("search") { 0 } else { 10 };
+        assert_eq!((status, list.len()), (200, found), "{path}");
+    }
+}

@@ -422,7 +422,9 @@ impl Rig {
 
     fn ask_of(&mut self, id: &str, question: Question) -> (u16, serde_json::Value) {
         let (session, key) = (self.session(0), StreamKey::new("live", id));
-        self.mail(ToControl::Ask { session, key, let_in: Vec::new(), question });
+        let peer = "198.51.100.7:4000".parse().unwrap();
+        self.mail(ToControl::Ask { session, peer, key, let_in: Vec::new(), question });
+        self.run_for(Duration::from_micros(100));
         let (status, body) = self.answer(session).unwrap();
         (status, serde_json::from_str(&body).unwrap_or_default())
     }
@@ -547,4 +549,64 @@ fn calls_need_what_viewers_need() {
         let (_, news) = join(&mut checked);
         assert!(matches!(news[..], [CallNews::Refused(NoSubscription::Denied(_))]), "{setting:?}: {news:?}");
     }
+}
+
+/// Returns how many streams and records searches for live subtracks examine while a main track is deleted with this
+/// number of subtracks.
+fn examined_by_delete(number: usize) -> usize {
+    let mut rig = Rig::with(&[("limits.publishers_per_address", "1000")], &[]);
+    let main = StreamKey::new("live", "m");
+    for n in 0..=number {
+        let key = if n == number { main.clone() } else { StreamKey::new("live", &format!("s{n:05}")) };
+        let main_track_stream_id = (n < number).then(|| "m".to_owned());
+        let mut record = Broadcast { main_track_stream_id, is_virtual: n == number, ..Broadcast::default() };
+        rig.control.cx.complete(rig.now, &key, &mut record);
+        rig.control.records.insert(key, record);
+    }
+    for n in 0..10 {
+        rig.publish(&format!("other{n}"), 0);
+    }
+    let shown = |rig: &Rig| rig.control.records.get(&main).map(|record| record.sub_track_stream_ids.clone());
+    let first: Vec<String> = (0..number.min(500)).map(|n| format!("s{n:05}")).collect();
+    assert_eq!(shown(&rig), Some(first));
+    // The list in the record moves on as subtracks leave and come.
+    let moved = StreamKey::new("live", "s00003");
+    let record = rig.control.records.remove(&moved).unwrap();
+    let without: Vec<String> =
+        (0..number).filter(|n| *n != 3).take(500).map(|n| format!("s{n:05}")).collect();
+    assert_eq!(shown(&rig), Some(without));
+    rig.control.records.insert(moved, record);
+    assert_eq!(shown(&rig).unwrap().len(), number.min(500));
+    rig.control.registry.examined.set(0);
+    let (status, answer) = rig.call(Method::Delete, &format!("{BASE}/m"), "");
+    assert!(status == 200 && answer.contains("deleted"), "{answer}");
+    assert_eq!(rig.control.records.count("live"), 10);
+    rig.control.registry.examined.get()
+}
+
+#[test]
+fn q_17_a_delete_examines_no_subtrack_for_each_subtrack() {
+    let (few, many) = (examined_by_delete(400), examined_by_delete(3200));
+    assert!(many <= 8 * few.max(100), "{few} for 400, {many} for 3200");
+}
+
+#[test]
+fn a_play_of_a_main_track_examines_no_more_than_the_live_streams() {
+    let mut rig = Rig::new();
+    for n in 0..1000 {
+        let key = StreamKey::new("live", &format!("s{n}"));
+        let mut record = Broadcast { main_track_stream_id: Some("m".to_owned()), ..Broadcast::default() };
+        rig.control.cx.complete(rig.now, &key, &mut record);
+        rig.control.records.insert(key, record);
+    }
+    for n in 0..3 {
+        rig.publish(&format!("other{n}"), 0);
+    }
+    let main = StreamKey::new("live", "m");
+    rig.control.registry.examined.set(0);
+    assert!(!rig.control.registry.has_active_subtrack(&rig.control.records, &main));
+    assert_eq!(rig.control.registry.examined.get(), 3);
+    rig.publish("s7", 0);
+    assert!(rig.control.registry.has_active_subtrack(&rig.control.records, &main));
+    assert_eq!(rig.control.registry.active_subtracks(&rig.control.records, &main), 1);
 }

@@ -1,6 +1,8 @@
 //! Shares of resources: how much one application may use, and how much is left for the others.
 
 use super::*;
+use crate::control::records::auxiliary::{Auxiliary, Kept, Vod};
+use crate::jobs::{ObjectOutcome, RecordingOutcome, RecordingWork, Work};
 
 const HOOK: (&str, &str) = ("listenerHookURL", "http://hook.example/in");
 /// Allows any number of streams from one address.
@@ -224,4 +226,117 @@ fn q_17_searches_of_one_application_leave_room_and_turns_for_those_of_others() {
     }
     let before = rig.take().iter().filter(|(_, mail)| matches!(mail, ToWorker::RestReply { .. })).count();
     assert!(before <= 8, "{before} of the many came first");
+}
+
+const S3: [(&str, &str); 5] = [
+    ("s3RecordingEnabled", "true"),
+    ("s3AccessKey", "somebody"),
+    ("s3SecretKey", "a secret"),
+    ("s3BucketName", "films"),
+    ("s3Endpoint", "http://store.example"),
+];
+
+impl Rig {
+    fn add_file(&mut self, app: &str, id: &str, kept: Option<Kept>) {
+        let vod = Vod {
+            vod_id: Some(id.to_owned()),
+            vod_name: Some(format!("{id}.mp4")),
+            file_path: Some(format!("streams/{id}.mp4")),
+            kind: Some(Vod::RECORDED.to_owned()),
+            kept,
+            ..Vod::default()
+        };
+        self.control.records.auxiliary.insert(Vod::key(&app.into(), id), Auxiliary::Vod(vod));
+    }
+
+    fn delete_file(&mut self, app: &str, id: &str) {
+        self.send(Method::Delete, &format!("/{app}/rest/v2/vods/{id}"), "");
+    }
+
+    /// Returns the jobs that remove files of an application.
+    fn removals_of(&mut self, app: &str) -> Vec<JobId> {
+        let is_removal = |work: &Work| match work {
+            Work::Recording(RecordingWork::Remove { path }) => path[0] == app,
+            _ => false,
+        };
+        let (removals, others) = self.files.drain(..).partition(|(_, work)| is_removal(work));
+        self.files = others;
+        let removals: Vec<(JobId, Work)> = removals;
+        removals.into_iter().map(|(id, _)| id).collect()
+    }
+}
+
+#[test]
+fn q_17_removals_of_one_application_leave_room_and_none_is_forgotten() {
+    const FILES: usize = 4200;
+    let mut rig = Rig::new();
+    rig.add_file("LiveApp", "other", None);
+    for n in 0..FILES {
+        rig.add_file("live", &format!("v{n}"), None);
+        rig.delete_file("live", &format!("v{n}"));
+    }
+    rig.run_for(ms(10));
+    let first = rig.removals_of("live");
+    assert!((2000..2100).contains(&first.len()), "half of the places are left: {}", first.len());
+    rig.delete_file("LiveApp", "other");
+    rig.run_for(ms(10));
+    assert_eq!(rig.removals_of("LiveApp").len(), 1);
+    // A removal that fails is retried, like those that found no place.
+    let mut left = FILES;
+    for (n, job) in first.into_iter().enumerate() {
+        let is_failed = n == 0;
+        left -= usize::from(!is_failed);
+        let failed = RecordingOutcome::Failed("the disk is gone".into());
+        let outcome = if is_failed { failed } else { RecordingOutcome::Removed };
+        rig.done(job, Outcome::Recording(outcome));
+    }
+    while left > 0 {
+        rig.run_for(secs(60));
+        let more = rig.removals_of("live");
+        assert!(!more.is_empty(), "{left} files are forgotten");
+        left -= more.len();
+        more.into_iter().for_each(|job| rig.done(job, Outcome::Recording(RecordingOutcome::Removed)));
+    }
+}
+
+#[test]
+fn a_removal_that_is_retried_spares_a_new_file_of_that_name() {
+    let mut rig = Rig::new();
+    rig.add_file("live", "v", None);
+    rig.delete_file("live", "v");
+    rig.run_for(ms(10));
+    let [job] = rig.removals_of("live")[..] else { panic!("one removal") };
+    rig.done(job, Outcome::Recording(RecordingOutcome::Failed("the disk is gone".into())));
+    rig.add_file("live", "v", None);
+    rig.run_for(secs(120));
+    assert!(rig.removals_of("live").is_empty());
+}
+
+#[test]
+fn q_17_removals_from_a_silent_storage_leave_room_for_the_files_of_others() {
+    let mut rig = Rig::with(&[], &S3);
+    for (app, files) in [("live", 300), ("LiveApp", 1)] {
+        for n in 0..files {
+            let id = format!("v{n}");
+            rig.add_file(app, &id, Some(Kept::There { name: id.as_str().into() }));
+            rig.delete_file(app, &id);
+        }
+        rig.run_for(ms(10));
+    }
+    let objects = |rig: &mut Rig| -> Vec<JobId> {
+        let (objects, others) = rig.files.drain(..).partition(|(_, work)| matches!(work, Work::Object(_)));
+        rig.files = others;
+        let objects: Vec<(JobId, Work)> = objects;
+        objects.into_iter().map(|(id, _)| id).collect()
+    };
+    let mut due = objects(&mut rig);
+    assert_eq!(due.len(), 129 + 1, "half of the places are left for others");
+    let mut removed = 0;
+    for _ in 0..100 {
+        removed += due.len();
+        due.drain(..).for_each(|job| rig.done(job, Outcome::Object(ObjectOutcome::Done)));
+        rig.run_for(secs(10));
+        due = objects(&mut rig);
+    }
+    assert_eq!(removed, 301);
 }

@@ -8,7 +8,9 @@ impl Rig {
         let session = self.session(0);
         let let_in = let_in.iter().map(|id| (*id).to_owned()).collect();
         let (key, question) = (StreamKey::new("live", id), Question::Record);
-        self.mail(ToControl::Ask { session, key, let_in, question });
+        let peer = "198.51.100.7:4000".parse().unwrap();
+        self.mail(ToControl::Ask { session, peer, key, let_in, question });
+        self.run_for(Duration::from_micros(100));
         let (status, body) = self.answer(session).unwrap();
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).unwrap()

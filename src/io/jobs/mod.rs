@@ -27,7 +27,7 @@ mod run;
 mod seen;
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -99,8 +99,11 @@ struct Load {
     limits: Limits,
     jobs: AtomicUsize,
     bytes: AtomicUsize,
-    /// Number of waiting jobs, by application.
-    parts: [AtomicUsize; PARTS],
+    /// Waiting jobs by application.
+    parts: [Part; PARTS],
+    /// Spreads applications over the parts; its keys are random, so that nobody can choose a name that shares the part
+    /// of another application.
+    hasher: RandomState,
     refused: AtomicU64,
     done: AtomicU64,
     failed: AtomicU64,
@@ -110,36 +113,42 @@ struct Load {
     cpu: AtomicU64,
 }
 
+/// The waiting jobs of an application.
+#[derive(Debug)]
+struct Part {
+    jobs: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
 impl Load {
-    const fn new(limits: Limits) -> Self {
+    fn new(limits: Limits) -> Self {
         let (jobs, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (refused, done, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (busy, cpu) = (AtomicU64::new(0), AtomicU64::new(0));
-        let parts = [const { AtomicUsize::new(0) }; PARTS];
-        Self { limits, jobs, bytes, parts, refused, done, failed, busy, cpu }
+        let parts = [const { Part { jobs: AtomicUsize::new(0), bytes: AtomicUsize::new(0) } }; PARTS];
+        let hasher = RandomState::new();
+        Self { limits, jobs, bytes, parts, hasher, refused, done, failed, busy, cpu }
     }
 
-    /// Returns the counter of an application. A few applications may share a counter.
-    fn part(&self, app: Option<&Arc<str>>) -> Option<&AtomicUsize> {
-        let mut hasher = DefaultHasher::new();
-        app?.hash(&mut hasher);
+    /// Returns the counters of an application. A few applications may share them.
+    fn part(&self, app: Option<&Arc<str>>) -> Option<&Part> {
         let parts = u64::try_from(PARTS).unwrap_or(1);
-        self.parts.get(usize::try_from(hasher.finish() % parts).unwrap_or(0))
+        self.parts.get(usize::try_from(self.hasher.hash_one(app?) % parts).unwrap_or(0))
     }
 
     /// Counts a job if there is room. An application may have no more waiting jobs than the queue has free
-    /// places.
+    /// places, and its waiting jobs may hold no more bytes than are free.
     fn enter(&self, app: Option<&Arc<str>>, bytes: usize) -> bool {
         let before = self.jobs.fetch_add(1, Ordering::Relaxed);
         let part = self.part(app);
-        let own = part.map_or(0, |part| part.fetch_add(1, Ordering::Relaxed));
+        let own = part.map_or(0, |part| part.jobs.fetch_add(1, Ordering::Relaxed));
         if !self.limits.has_room(before, own) {
             self.leave(app, 0);
             return false;
         }
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // A single waiting job may exceed the limit. Otherwise it would never be accepted.
-        if before > 0 && before.saturating_add(bytes) > self.limits.bytes {
+        let own = part.map_or(0, |part| part.bytes.fetch_add(bytes, Ordering::Relaxed));
+        if !self.limits.has_bytes(before, own, bytes) {
             self.leave(app, bytes);
             return false;
         }
@@ -149,7 +158,8 @@ impl Load {
     fn leave(&self, app: Option<&Arc<str>>, bytes: usize) {
         self.jobs.fetch_sub(1, Ordering::Relaxed);
         if let Some(part) = self.part(app) {
-            part.fetch_sub(1, Ordering::Relaxed);
+            part.jobs.fetch_sub(1, Ordering::Relaxed);
+            part.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -472,6 +482,7 @@ mod tests {
             Class::Resolve => Work::Resolve { host: "h".into(), port: 1 },
             Class::Hook => post(For::Hook),
             Class::Admission => post(For::Admission),
+            Class::Fetch => Work::Fetch { url: HookUrl::parse("http://h.example/").unwrap() },
             Class::Password => {
                 let digest = PasswordDigest::parse(&"0".repeat(32)).unwrap();
                 Work::Password(PasswordWork::Verify { digest, stored: String::new() })
@@ -595,6 +606,24 @@ mod tests {
         // A job that is larger than the limit is done if no other job is waiting.
         assert!(submit(&jobs, 9, work(Class::FileWrite, limits.bytes + 1)).is_none());
         assert_eq!(answers.recv().unwrap().id, JobId(9));
+    }
+
+    #[test]
+    fn q_17_the_waiting_jobs_of_an_application_leave_bytes_for_others() {
+        let limits = Class::Relay.limits();
+        let load = Load::new(limits);
+        let (one, piece) = (Arc::from("one"), limits.bytes / 64);
+        let entered = (0..64).filter(|_| load.enter(Some(&one), piece)).count();
+        assert_eq!(entered, 33, "half of the bytes are left");
+        let of_one = std::ptr::from_ref(load.part(Some(&one)).unwrap());
+        let other = (0..).map(|n| Arc::from(format!("other{n}")));
+        let other =
+            other.into_iter().find(|app| !std::ptr::eq(load.part(Some(app)).unwrap(), of_one)).unwrap();
+        assert!(load.enter(Some(&other), piece) && !load.enter(Some(&one), piece));
+        (0..33).for_each(|_| load.leave(Some(&one), piece));
+        load.leave(Some(&other), piece);
+        assert_eq!((load.jobs.load(Ordering::Relaxed), load.bytes.load(Ordering::Relaxed)), (0, 0));
+        assert!(load.enter(Some(&one), limits.bytes + 1), "a single job may exceed the limit");
     }
 
     #[test]

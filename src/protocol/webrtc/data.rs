@@ -9,11 +9,12 @@ use bytes::Bytes;
 use sctp::{ChannelId, Kind};
 
 use crate::mail::{DataSender, StreamData};
+use crate::types::{Allowance, Rate};
 
-/// Bytes per second that a publisher may send, and the size of a burst.
-const PUBLISHER_RATE: (u64, u64) = (1 << 20, 4 << 20);
-/// Bytes per second that a viewer may send, and the size of a burst.
-const VIEWER_RATE: (u64, u64) = (32 << 10, 512 << 10);
+/// Bytes that a publisher may send.
+const PUBLISHER_RATE: Rate = Rate { bytes: 1 << 20, burst: 4 << 20 };
+/// Bytes that a viewer may send.
+const VIEWER_RATE: Rate = Rate { bytes: 32 << 10, burst: 512 << 10 };
 /// Number of bytes that each message counts in addition to its payload.
 const MESSAGE_BYTES: u64 = 512;
 
@@ -62,14 +63,14 @@ pub(super) struct DataRelay {
     /// opens one.
     channel: Option<ChannelId>,
     is_ours: bool,
-    /// Number of bytes that the peer was allowed to send at an instant, and that instant.
-    allowance: (u64, Instant),
+    /// Bytes that the peer may send.
+    allowance: Allowance,
 }
 
 impl DataRelay {
     pub(super) const fn new(now: Instant, publishes: bool) -> Self {
-        let (_, burst) = rate(publishes);
-        Self { publishes, channel: None, is_ours: false, allowance: (burst, now) }
+        let allowance = Allowance::new(now, rate(publishes));
+        Self { publishes, channel: None, is_ours: false, allowance }
     }
 
     /// Handles an event of the peer's channels. If the event is a message that the peer may send, returns the message
@@ -122,16 +123,10 @@ impl DataRelay {
             Distribution::Publisher => DataSender::Viewer { to_viewers: false },
             Distribution::All => DataSender::Viewer { to_viewers: true },
         };
-        let (rate, burst) = rate(self.publishes);
-        let (left, since) = self.allowance;
-        let passed = now.saturating_duration_since(since).as_millis();
-        let more = u64::try_from(passed).unwrap_or(u64::MAX).saturating_mul(rate) / 1000;
-        let left = left.saturating_add(more).min(burst);
         let cost = u64::try_from(payload.len()).unwrap_or(u64::MAX).saturating_add(MESSAGE_BYTES);
-        let rest = left.checked_sub(cost);
-        self.allowance = (rest.unwrap_or(left), now);
+        let may = self.allowance.spend(now, rate(self.publishes), cost);
         let stream = Arc::clone(id);
-        rest.map(|_| StreamData { sender, stream, is_text: kind == Kind::Text, payload })
+        may.then(|| StreamData { sender, stream, is_text: kind == Kind::Text, payload })
     }
 
     /// Sends a message of the stream to the peer, if the peer is one of its receivers.
@@ -143,7 +138,7 @@ impl DataRelay {
     }
 }
 
-const fn rate(publishes: bool) -> (u64, u64) {
+const fn rate(publishes: bool) -> Rate {
     if publishes { PUBLISHER_RATE } else { VIEWER_RATE }
 }
 
@@ -188,12 +183,12 @@ mod tests {
     fn a_session_sends_so_much_a_second_and_no_more() {
         let start = netsim::Clock::new().now();
         for publishes in [false, true] {
-            let (rate, burst) = rate(publishes);
+            let Rate { bytes: rate, burst } = rate(publishes);
             let mut relay = DataRelay::new(start, publishes);
             let mut passed = 0;
-            for ms in 0..10_000 {
-                let now = start + Duration::from_millis(ms);
-                (0..20).for_each(|_| passed += u64::from(take(&mut relay, now, ALL, 1000).is_some()) * 1512);
+            for step in 0..33_333 {
+                let now = start + Duration::from_micros(300 * step);
+                (0..6).for_each(|_| passed += u64::from(take(&mut relay, now, ALL, 1000).is_some()) * 1512);
             }
             let most = burst + 10 * rate;
             assert!(passed <= most && passed > most * 9 / 10, "{passed} of {most}");

@@ -134,14 +134,11 @@ impl Vod {
 
     /// True if one of the searched members contains the text, which must be in lower case.
     pub(in crate::control) fn matches(&self, text: &str) -> bool {
-        let members = [
-            &self.vod_id,
-            &self.vod_name,
-            &self.stream_id,
-            &self.stream_name,
-            &self.description,
-            &self.metadata,
-        ];
-        members.into_iter().flatten().any(|member| member.to_lowercase().contains(text))
+        self.searched().into_iter().flatten().any(|member| member.to_lowercase().contains(text))
+    }
+
+    /// Returns the members that a search examines.
+    pub(in crate::control) const fn searched(&self) -> [&Option<String>; 6] {
+        [&self.vod_id, &self.vod_name, &self.stream_id, &self.stream_name, &self.description, &self.metadata]
     }
 }

@@ -305,7 +305,9 @@ impl Walk {
         ];
         for question in questions {
             let (key, let_in) = (StreamKey::new("live", "s1"), vec!["s1".to_owned()]);
-            self.rig.mail(ToControl::Ask { session, key, let_in, question });
+            let peer = "198.51.100.7:4000".parse().unwrap();
+            self.rig.mail(ToControl::Ask { session, peer, key, let_in, question });
+            self.rig.run_for(Duration::from_micros(100));
             let shown = text(&self.rig.response(session).unwrap());
             assert!(
                 !shown.contains(CANARY) && self.made.iter().all(|made| !shown.contains(made.as_str())),
