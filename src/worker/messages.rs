@@ -118,7 +118,7 @@ mod tests {
             }
         }
         for (taken, limit) in taken.into_iter().zip([STREAM, STREAM_TIMED]) {
-            let most = (limit.burst + 10 * limit.rate) / 1000;
+            let most = (limit.burst + 10 * limit.bytes) / 1000;
             assert!(taken <= most && taken > most * 9 / 10, "{taken} of {most}");
         }
         // A long message, or one without the setting, is for data channels alone.
