@@ -127,6 +127,10 @@ impl Cmaf {
         }
         let Some(members) = self.ready(now.mono) else { return };
         let mut members: Vec<String> = members.iter().map(|one| one.names().base.clone()).collect();
+        // Audio that joins with the next segment is not in the period of this one.
+        let joins =
+            |base: &String| self.joining.iter().any(|(one, from_ms)| one == base && *from_ms == i64::MAX);
+        members.retain(|base| !joins(base));
         let texts: Vec<Outline> = self.shown.subtitles.outlines().collect();
         members.extend(texts.iter().map(|one| one.id.clone()));
         let accessibility = self.settings.told.captions.accessibility(&self.shown.captions);
