@@ -427,8 +427,11 @@ impl Cmaf {
         let mut before = std::mem::take(&mut self.renditions);
         let start = before.first_mut().map_or(self.start, |lead| {
             // A new rendition begins with the segment in which the others go on, after their discontinuity.
-            if is_other {
+            let stays = groups.iter().any(|(base, _)| *base == lead.names().base);
+            if is_other && stays {
                 lead.set_tracks(lead.tracks().to_vec(), self.epochs.shown);
+            } else if is_other {
+                lead.pause();
             }
             let Start { number, discontinuities } = lead.window().start_beside();
             let is_behind = is_other && lead.window().has_cut();
@@ -444,7 +447,7 @@ impl Cmaf {
             } else {
                 let mut former = take_named(&mut self.absent, &base);
                 // Does nothing if it has segments.
-                for former in &mut former {
+                if let Some(former) = &mut former {
                     former.begin_at(start);
                     let dates = &self.dates;
                     end_ms.map(|end_ms| former.pass(end_ms, |dts_ms| dates.date_ms(dts_ms)));
@@ -660,12 +663,17 @@ impl Cmaf {
 
     fn take_media(&mut self, now: Now, entry: &Entry, chosen: &Chosen) {
         if chosen.epoch() != self.epochs.chosen {
-            if self.epochs.chosen == 0 {
+            let is_first = self.epochs.chosen == 0;
+            if is_first {
                 // Leaves room for other tracks, which may begin a little earlier.
                 self.shift_ms = SPARE_MS.saturating_sub(entry.dts_ms).max(0);
                 self.shown.subtitles.set_zero(Zero { shift_ms: self.shift_ms, ticks: 0 });
             }
             self.epochs.silence = Silence::of(self.may_fall_silent(chosen));
+            // A stream begins with another track only if no video has come for some seconds.
+            if let Some(lead) = chosen.lead().filter(|_| is_first && entry.kind == Some(TrackKind::Audio)) {
+                self.epochs.silence.miss(lead);
+            }
             self.set_tracks(chosen, News::Tracks);
         }
         if let Some(news) = self.epochs.silence.note(entry) {

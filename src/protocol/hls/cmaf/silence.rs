@@ -54,6 +54,11 @@ impl Silence {
         Self { lanes: tracks.map(lane).collect(), ..Self::default() }
     }
 
+    /// Notes that a track is silent from the beginning.
+    pub(super) fn miss(&mut self, track: TrackId) {
+        self.lanes.iter_mut().filter(|lane| lane.track == track).for_each(|lane| lane.is_silent = true);
+    }
+
     /// Notes a unit. Returns the news if a track has fallen silent or sends again.
     pub(super) fn note(&mut self, entry: &Entry) -> Option<News> {
         let arrival = self.arrival.map_or(entry.received, |last| last.max(entry.received));

@@ -26,7 +26,7 @@ fn video_that_is_announced_and_never_comes_does_not_hold_sound_back() {
     let mut rig = Rig::new();
     rig.pass(&[(video(0), NEVER), (audio(), 0)], 1, 0..30_000);
     let sound = rig.media("cam__audio");
-    assert!(longest_ms(&sound) < 5500 && sound.segments.len() > 10, "{sound}");
+    assert!(longest_ms(&sound) < 2100 && sound.segments.len() > 10, "{sound}");
     assert!(newest_ms(&rig) > 27_000, "{}", rig.text("cam/cam.mpd"));
     let master = rig.text("ll-hls/cam/cam__master.m3u8");
     assert!(master.contains("cam__audio") && !master.contains("cam__video"), "{master}");
@@ -92,5 +92,26 @@ fn segments_of_all_tracks_go_on_without_video_that_never_comes() {
     let mut rig = Rig::laid_out(Layout::Together, 1_795_806_797_674, &[("hlsSegmentType", "fmp4")]);
     rig.pass(&[(video(0), NEVER), (audio(), 0)], 1, 0..30_000);
     let Ok(Playlist::Media(playlist)) = Playlist::read(&rig.blobs["cam.m3u8"]) else { panic!() };
-    assert!(playlist.segments.len() > 10 && longest_ms(&playlist) < 5500, "{playlist}");
+    assert!(playlist.segments.len() > 10 && longest_ms(&playlist) < 2100, "{playlist}");
+}
+
+#[test]
+fn other_tracks_alone_are_in_the_manifest_with_their_first_segment() {
+    let mut rig = Rig::new();
+    rig.pass(&[(video(0), 0)], 1, 0..12_000);
+    rig.pass(&[(audio(), 0)], 2, 12_000..14_600);
+    assert!(newest_ms(&rig) == 14_000, "{}", rig.text("cam/cam.mpd"));
+    rig.pass(&[(audio(), 0)], 2, 14_600..30_000);
+    let text = rig.text("cam/cam.mpd");
+    assert!(text.matches("<Period ").count() == 2 && newest_ms(&rig) > 27_000, "{text}");
+}
+
+#[test]
+fn gaps_alone_keep_the_init_segment_of_the_track_that_has_left() {
+    let mut rig = Rig::with(&[("hlsListSize", "3")]);
+    rig.pass(&[(audio(), 0)], 1, 0..12_000);
+    let map = rig.media("cam__audio").segments[0].map.clone();
+    rig.pass(&[(video(0), 0)], 2, 12_000..40_000);
+    let playlist = rig.media("cam__audio");
+    assert!(playlist.segments.iter().all(|one| one.gap && one.map == map), "{playlist}");
 }
