@@ -99,7 +99,7 @@ pub(super) static APART: SinkKind = SinkKind {
     forgets: forgets_apart,
     begins_with_stream: |app, details| {
         let settings = HlsSettings::of_stream(app, details);
-        settings.begins_with_stream || settings.dvr().is_some()
+        settings.begins_with_stream || settings.kept.is_some()
     },
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of,
@@ -462,7 +462,9 @@ impl Cmaf {
                     let of = if self.settings.protects_samples() { &self.id } else { &names.base };
                     let sealer = self.publishing.sealer(&self.settings.sealing, of);
                     if self.layout == Layout::Apart {
-                        self.publishing.go_back(&format!("{}{}{ENDING}", self.folder, names.base));
+                        let playlist = format!("{}{}{ENDING}", self.folder, names.base);
+                        self.publishing.go_back(&playlist);
+                        self.publishing.copy_track(&playlist);
                     }
                     let new = Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms));
                     segmenter(&self.settings, new, sealer)

@@ -129,12 +129,15 @@ impl Cmaf {
         if has_pictures {
             self.settings.told.captions.declare(&self.shown.captions, &mut list);
         }
+        // Subtitles are not on the disk.
+        let copied = list.to_string();
         if self.shown.subtitles.are_listed() {
             self.settings.told.languages.declare(&mut list, &format!("{}{SUBTITLES}", self.id));
         }
         let text = list.to_string();
         if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
+            self.publishing.copy_master(&name, &copied, self.start.number);
             self.publishing.playlist(&name, text.clone(), Progress::ENDED);
             self.shown.master = text;
         }
@@ -159,12 +162,13 @@ impl Cmaf {
         let media = self.renditions.iter().chain(&self.absent).map(outline);
         let outlines: Vec<Outline> = media.chain(texts).collect();
         self.note_periods(&outlines, &members);
+        let Some(moments) = self.moments(now) else { return };
+        self.note_window(&outlines, moments);
         if !ended && self.shown.periods.is_incomplete(&outlines) {
             return;
         }
         let base = format!("../{}", self.folder);
-        let Some(moments) = self.moments(now) else { return };
-        self.publish_window(&outlines, moments, ended);
+        self.publish_window(moments, ended);
         let outlines: Vec<Outline> = outlines.iter().map(|one| self.shown.periods.listed(one)).collect();
         let renditions: Vec<&Outline> = outlines.iter().collect();
         let stretches = self.shown.periods.stretches();

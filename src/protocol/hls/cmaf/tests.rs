@@ -17,6 +17,7 @@ use crate::types::{StreamId, StreamKey};
 
 mod captions;
 mod going_back;
+mod kept;
 mod several_sounds;
 mod silence;
 mod subtitles;
