@@ -23,6 +23,13 @@ pub enum ArchiveWork {
         /// time stays. `None` removes any playlist.
         begun_ms: Option<i64>,
     },
+    /// Remove a file if it still has this content. Otherwise it is that of a newer archive, and stays.
+    Withdraw {
+        /// Path of the file, which may be missing.
+        path: Vec<String>,
+        /// Complete content.
+        data: Bytes,
+    },
     /// Work on the files of a stream that viewers can rewind.
     Dvr(DvrWork),
 }

@@ -231,7 +231,7 @@ impl Work {
     pub fn bytes(&self) -> usize {
         match self {
             Self::FileAppend { data, .. } => data.iter().map(Bytes::len).fold(0, usize::saturating_add),
-            Self::Archive(ArchiveWork::Put { data, .. }) => data.len(),
+            Self::Archive(ArchiveWork::Put { data, .. } | ArchiveWork::Withdraw { data, .. }) => data.len(),
             Self::Archive(ArchiveWork::Dvr(work)) => work.bytes(),
             Self::Relay(work) => work.data.as_ref().map_or(0, Bytes::len),
             Self::Post(post) => post.body.len(),

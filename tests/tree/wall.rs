@@ -69,6 +69,7 @@ const USES: &[(&str, &str)] = &[
     ("src/io/store_tools.rs", UNIQUE),
     ("src/mail/blob.rs", CARRIED),
     ("src/mail/recording.rs", CARRIED),
+    ("src/protocol/hls/copies.rs", SHOWN),
     ("src/protocol/hls/ladder/clock.rs", MEDIA),
     ("src/protocol/hls/mod.rs", UNIQUE),
     ("src/protocol/hls/publishing.rs", UNIQUE),

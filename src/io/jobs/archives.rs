@@ -23,6 +23,7 @@ pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {
     let done = match work {
         ArchiveWork::Put { path, data } => put(root, path, data),
         ArchiveWork::Remove { path, begun_ms } => remove(root, path, *begun_ms),
+        ArchiveWork::Withdraw { path, data } => withdraw(root, path, data),
         // DVR jobs are handled where their bytes are counted, not here.
         ArchiveWork::Dvr(_) => Err(nowhere()),
     };
@@ -76,6 +77,28 @@ fn remove(root: &Path, path: &[String], begun_ms: Option<i64>) -> io::Result<()>
     sys::remove_beside(folder.as_fd(), &name)?;
     sync_folder(&folder)?;
     remove_named(&folder, &playlist.segments)
+}
+
+/// Deletes a file that has this content.
+fn withdraw(root: &Path, path: &[String], data: &[u8]) -> io::Result<()> {
+    let found = lead(root, path, open_folder).and_then(|(folder, name)| {
+        let file = sys::open_beside(folder.as_fd(), &name, libc::O_RDONLY | libc::O_NONBLOCK)?;
+        Ok((folder, name, File::from(file)))
+    });
+    let (folder, name, file) = match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut there = Vec::new();
+    file.take((data.len() as u64).saturating_add(1)).read_to_end(&mut there)?;
+    if there != data {
+        return Ok(());
+    }
+    sys::remove_beside(folder.as_fd(), &name)?;
+    sync_folder(&folder)
 }
 
 /// Deletes the files in a folder that a playlist names.
@@ -146,6 +169,21 @@ mod tests {
         fs::create_dir(root.join("live/streams/s3.ts")).unwrap();
         assert!(put(&root, "s3.ts", "x").is_err(), "a folder stays one");
         assert_eq!(names(&root), ["s1.ts", "s3.ts"]);
+    }
+
+    #[test]
+    fn a_file_is_withdrawn_if_it_is_still_the_same() {
+        let root = TempFolder::new();
+        let withdraw = |data: &'static str| {
+            let work = ArchiveWork::Withdraw { path: path("s.mpd"), data: Bytes::from(data) };
+            run(&root, &work)
+        };
+        assert_eq!(withdraw("old"), Ok(()), "there is none");
+        put(&root, "s.mpd", "new").unwrap();
+        for other in ["old", "ne", "newer"] {
+            assert_eq!((withdraw(other), names(&root)), (Ok(()), vec!["s.mpd".to_owned()]), "{other}");
+        }
+        assert_eq!((withdraw("new"), names(&root)), (Ok(()), Vec::new()));
     }
 
     #[test]

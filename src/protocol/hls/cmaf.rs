@@ -15,6 +15,7 @@
 mod list;
 mod past;
 mod periods;
+mod silence;
 #[cfg(test)]
 mod tests;
 
@@ -26,10 +27,11 @@ use hls::segmenter::{
     Dates, GivenKey, Made, Mp4Segmenter, Names, Sealer, Start, Suffix, Zero, is_protectable,
 };
 use media::captions::Known;
-use media::{Codec, Track, TrackKind};
+use media::{Codec, Track, TrackId, TrackKind};
 
 use self::past::Window;
 use self::periods::Periods;
+use self::silence::{News, Silence};
 use super::ladder::SNAP_MS;
 use super::live::{LiveSink, Presenter};
 use super::metadata::{Lag, Place};
@@ -99,7 +101,7 @@ pub(super) static APART: SinkKind = SinkKind {
     forgets: forgets_apart,
     begins_with_stream: |app, details| {
         let settings = HlsSettings::of_stream(app, details);
-        settings.begins_with_stream || settings.dvr().is_some()
+        settings.begins_with_stream || settings.kept.is_some()
     },
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |app, name| part_of(&HlsSettings::of(app).rules.suffix, name),
@@ -285,6 +287,8 @@ struct Epochs {
     chosen: u32,
     /// Number of changes that are discontinuities.
     shown: u32,
+    /// Tracks that send nothing.
+    silence: Silence,
 }
 
 /// Data of the multivariant playlist and the DASH manifest, which describe all renditions together.
@@ -355,10 +359,13 @@ impl Cmaf {
 
     // ---- tracks
 
-    /// Returns the names of the renditions of these tracks, video first, with the tracks of each.
+    /// Returns the names of the renditions of these tracks, video first, with the tracks of each. Silent tracks are left
+    /// out.
     fn groups(&self, chosen: &Chosen) -> Vec<(String, Vec<Track>)> {
+        let is_present = |track: &Track| !self.epochs.silence.is_silent(track.id);
         if self.layout == Layout::Together {
-            return vec![(self.id.clone(), chosen.iter().cloned().collect())];
+            let tracks = chosen.iter().filter(|track| is_present(track));
+            return vec![(self.id.clone(), tracks.cloned().collect())];
         }
         let videos: Vec<&Track> = chosen.of_kind(TrackKind::Video).collect();
         let video = |track: &Track| match videos.len() {
@@ -369,7 +376,18 @@ impl Cmaf {
         let sounds = sounds::to_choose(chosen.of_kind(TrackKind::Audio), fit);
         let audio = |track: &Track| format!("{}{MARK}audio{}", self.id, sounds::suffix(track.number()));
         let videos = videos.iter().map(|track| (video(track), vec![(*track).clone()]));
-        videos.chain(sounds.iter().map(|track| (audio(track), vec![(*track).clone()]))).collect()
+        let all = videos.chain(sounds.iter().map(|track| (audio(track), vec![(*track).clone()])));
+        all.filter(|(_, tracks)| tracks.iter().all(is_present)).collect()
+    }
+
+    /// Returns the tracks that may hold back others: the video that leads and, in renditions of their own, the audio
+    /// beside it.
+    fn may_fall_silent(&self, chosen: &Chosen) -> impl Iterator<Item = TrackId> {
+        let is_apart = self.layout == Layout::Apart;
+        let videos = chosen.of_kind(TrackKind::Video).take(1);
+        let sounds = chosen.of_kind(TrackKind::Audio).filter(move |_| is_apart);
+        let has_lead = chosen.lead().is_some();
+        videos.chain(sounds).skip(usize::from(!has_lead)).map(|track| track.id)
     }
 
     /// True if these groups differ from the present renditions, apart from additional audio, which joins and leaves
@@ -397,15 +415,30 @@ impl Cmaf {
         before.is_empty() || differs(&before, &after) || differs(&after, &before)
     }
 
-    /// Makes the renditions of these tracks. A rendition that remains keeps its playlist.
-    fn set_tracks(&mut self, chosen: &Chosen) {
+    /// Makes the renditions of these tracks. A rendition that remains keeps its playlist. If only silence has begun or
+    /// ended, the segments of the others go on, except where silent pictures return: they begin with a segment of all.
+    fn set_tracks(&mut self, chosen: &Chosen, news: News) {
         self.epochs.chosen = chosen.epoch();
         let groups = self.groups(chosen);
-        let is_other = self.is_other_stretch(&groups);
+        let is_free = news == News::Sound || news == News::Silence && chosen.videos().len() < 2;
+        let goes_on = is_free && self.layout == Layout::Apart;
+        let is_other = !goes_on && self.is_other_stretch(&groups);
         self.epochs.shown = self.epochs.shown.saturating_add(u32::from(is_other));
         let parts = self.layout == Layout::Apart && self.settings.low_latency;
         let mut before = std::mem::take(&mut self.renditions);
-        let start = before.first().map_or(self.start, |lead| lead.window().start_beside());
+        let start = before.first_mut().map_or(self.start, |lead| {
+            // A new rendition begins with the segment in which the others go on, after their discontinuity.
+            let stays = groups.iter().any(|(base, _)| *base == lead.names().base);
+            if is_other && stays {
+                lead.set_tracks(lead.tracks().to_vec(), self.epochs.shown);
+            } else if is_other {
+                lead.pause();
+            }
+            let Start { number, discontinuities } = lead.window().start_beside();
+            let is_behind = is_other && lead.window().has_cut();
+            Start { number, discontinuities: discontinuities.saturating_add(u64::from(is_behind)) }
+        });
+        let end_ms = before.first().filter(|_| is_other).map(|lead| lead.window().end_ms());
         let begins_later = !is_other && before.first().is_some_and(has_begun);
         self.joining.clear();
         let target = before.first().map(|lead| lead.window().playlist().target_duration);
@@ -413,7 +446,13 @@ impl Cmaf {
             if let Some(same) = take_named(&mut before, &base) {
                 self.renditions.push(same);
             } else {
-                let former = take_named(&mut self.absent, &base);
+                let mut former = take_named(&mut self.absent, &base);
+                // Does nothing if it has segments.
+                if let Some(former) = &mut former {
+                    former.begin_at(start);
+                    let dates = &self.dates;
+                    end_ms.map(|end_ms| former.pass(end_ms, |dts_ms| dates.date_ms(dts_ms)));
+                }
                 if begins_later {
                     self.joining.push((base.clone(), i64::MAX));
                 }
@@ -424,7 +463,9 @@ impl Cmaf {
                     let of = if self.settings.protects_samples() { &self.id } else { &names.base };
                     let sealer = self.publishing.sealer(&self.settings.sealing, of);
                     if self.layout == Layout::Apart {
-                        self.publishing.go_back(&format!("{}{}{ENDING}", self.folder, names.base));
+                        let playlist = format!("{}{}{ENDING}", self.folder, names.base);
+                        self.publishing.go_back(&playlist);
+                        self.publishing.copy_track(&playlist);
                     }
                     let new = Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms));
                     segmenter(&self.settings, new, sealer)
@@ -625,12 +666,21 @@ impl Cmaf {
 
     fn take_media(&mut self, now: Now, entry: &Entry, chosen: &Chosen) {
         if chosen.epoch() != self.epochs.chosen {
-            if self.epochs.chosen == 0 {
+            let is_first = self.epochs.chosen == 0;
+            if is_first {
                 // Leaves room for other tracks, which may begin a little earlier.
                 self.shift_ms = SPARE_MS.saturating_sub(entry.dts_ms).max(0);
                 self.shown.subtitles.set_zero(Zero { shift_ms: self.shift_ms, ticks: 0 });
             }
-            self.set_tracks(chosen);
+            self.epochs.silence = Silence::of(self.may_fall_silent(chosen));
+            // A stream begins with another track only if no video has come for some seconds.
+            if let Some(lead) = chosen.lead().filter(|_| is_first && entry.kind == Some(TrackKind::Audio)) {
+                self.epochs.silence.miss(lead);
+            }
+            self.set_tracks(chosen, News::Tracks);
+        }
+        if let Some(news) = self.epochs.silence.note(entry) {
+            self.set_tracks(chosen, news);
         }
         self.lag.note(entry, chosen);
         let is_lead = self.renditions.first().is_some_and(|lead| lead.has(entry.unit.track));

@@ -19,8 +19,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hls::limits::{PLAYLIST_BYTES_MAX, SEGMENTS_MAX};
 use hls::playlist::{Kind, MediaPlaylist, Segment, SegmentLines};
+use hls::segmenter::{Anchor, Outline, Piece};
 use url::Url;
 
+use super::ENDING;
+use super::dvr::places::{Coming, Places};
 use super::settings::{HlsSettings, Keep};
 use crate::http::media_type;
 use crate::jobs::{AppendError, ArchiveWork, Outcome, RelayWork, Work};
@@ -36,7 +39,7 @@ const SPARE_BYTES: usize = 64 << 10;
 /// Minimum playlist version for `EXT-X-GAP` (RFC 8216bis §8).
 const GAP_VERSION: u32 = 8;
 /// The folder of an application from which files are played.
-const STREAMS: &str = "streams";
+pub(super) const STREAMS: &str = "streams";
 
 /// Maximum number of attempts to send a file to a server, and the pause between two attempts.
 const ATTEMPTS: u32 = 3;
@@ -141,6 +144,78 @@ struct Settled {
     begun_ms: Option<i64>,
 }
 
+/// The places in which copies of a stream are kept.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    /// The application.
+    app: Arc<str>,
+    /// The type of playlists on the disk, and the time for which the files stay there after the stream has ended.
+    pub(super) disk: Option<(Kind, Option<Duration>)>,
+    server: Option<Arc<Url>>,
+}
+
+impl Plan {
+    /// Returns the places that the settings of a stream require.
+    pub(super) fn of(order: &SinkOrder) -> Self {
+        let settings = HlsSettings::of_stream(&order.settings, &order.details);
+        let kept = settings.kept.and_then(|keep| match keep {
+            Keep::All(kind) => Some(kind),
+            Keep::Newest(_) => None,
+        });
+        let list_size = u32::try_from(settings.rules.list_size).unwrap_or(u32::MAX);
+        let segment = Duration::from_millis(settings.rules.segment_ms.unsigned_abs());
+        let lingers = settings.deleted_at_end.then(|| segment.saturating_mul(list_size));
+        let disk = kept.map(|kind| (kind, lingers));
+        Self { app: Arc::clone(&order.key.app), disk, server: settings.pushed_to }
+    }
+
+    /// Returns the path on the disk of a file below the application's `streams`.
+    pub(super) fn path(&self, name: &str) -> Vec<String> {
+        let folders =
+            [&*self.app, STREAMS].into_iter().chain(name.split('/').filter(|name| !name.is_empty()));
+        folders.map(str::to_owned).collect()
+    }
+
+    /// Returns the copies of the playlist with this name.
+    pub(super) fn copies(&self, playlist: &str) -> Vec<HlsCopy> {
+        let (_, name) = playlist.rsplit_once('/').unwrap_or(("", playlist));
+        let pushed = self.server.clone().map(|url| HlsCopy::new(Place::Server(url), name));
+        self.on_disk(playlist).into_iter().chain(pushed).collect()
+    }
+
+    fn on_disk(&self, playlist: &str) -> Option<HlsCopy> {
+        let (kind, lingers) = self.disk?;
+        let (folders, name) = playlist.rsplit_once('/').unwrap_or(("", playlist));
+        Some(HlsCopy::new(Place::Disk { kind, lingers, folder: self.path(folders) }, name))
+    }
+
+    /// Returns the copy of the playlist of a single track.
+    pub(super) fn of_track(&self, playlist: &str) -> Option<HlsCopy> {
+        let stem = playlist.strip_suffix(ENDING)?.to_owned();
+        let track = OfTrack {
+            stem,
+            coming: Coming::default(),
+            stored: Vec::new(),
+            places: Places::default(),
+            pieces: Vec::new(),
+        };
+        Some(HlsCopy { track: Some(track), ..self.on_disk(playlist)? })
+    }
+}
+
+/// The segments of a single track in a DASH manifest.
+#[derive(Debug)]
+struct OfTrack {
+    /// The common prefix of the names of the track's files, before a `_`.
+    stem: String,
+    /// Places of segments that are not stored yet.
+    coming: Coming,
+    /// Places of segments that have been stored since the last manifest.
+    stored: Vec<Piece>,
+    places: Places,
+    pieces: Vec<Piece>,
+}
+
 /// A copy of a playlist and its segments, on the disk or at another server.
 #[derive(Debug)]
 pub(super) struct HlsCopy {
@@ -155,6 +230,8 @@ pub(super) struct HlsCopy {
     files: Files,
     /// Names of files that may be dropped from memory once the copy has stored them.
     kept: Vec<String>,
+    /// Set if the playlist is that of a single track.
+    track: Option<OfTrack>,
     cleared: bool,
     /// True if the stored playlist is out of date.
     list_due: bool,
@@ -168,27 +245,6 @@ pub(super) struct HlsCopy {
 }
 
 impl HlsCopy {
-    /// Returns the copies required by the settings of a stream. `playlist` is the playlist's name below the
-    /// application's `streams`.
-    pub(super) fn wanted(order: &SinkOrder, playlist: &str) -> Vec<Self> {
-        let settings = HlsSettings::of_stream(&order.settings, &order.details);
-        let (folders, name) = playlist.rsplit_once('/').unwrap_or(("", playlist));
-        let kept = settings.kept.and_then(|keep| match keep {
-            Keep::All(kind) => Some(kind),
-            Keep::Newest(_) => None,
-        });
-        let on_disk = kept.map(|kind| {
-            let mut folder = vec![order.key.app.to_string(), STREAMS.to_owned()];
-            folder.extend(folders.split('/').filter(|name| !name.is_empty()).map(str::to_owned));
-            let list_size = u32::try_from(settings.rules.list_size).unwrap_or(u32::MAX);
-            let segment = Duration::from_millis(settings.rules.segment_ms.unsigned_abs());
-            let lingers = settings.deleted_at_end.then(|| segment.saturating_mul(list_size));
-            Self::new(Place::Disk { kind, lingers, folder }, name)
-        });
-        let pushed = settings.pushed_to.map(|url| Self::new(Place::Server(url), name));
-        on_disk.into_iter().chain(pushed).collect()
-    }
-
     fn new(place: Place, name: &str) -> Self {
         Self {
             cleared: matches!(place, Place::Server(_)),
@@ -199,6 +255,7 @@ impl HlsCopy {
             in_memory_from: 0,
             files: Files::default(),
             kept: Vec::new(),
+            track: None,
             list_due: false,
             full: false,
             failing: false,
@@ -225,6 +282,37 @@ impl HlsCopy {
         self.files.waiting.push_back(Step { name, bytes: Some(bytes), failed: 0 });
     }
 
+    /// True if this is a copy of the playlist with this name.
+    pub(super) fn is_of(&self, playlist: &str) -> bool {
+        self.track.as_ref().is_none_or(|track| playlist.strip_suffix(ENDING) == Some(track.stem.as_str()))
+    }
+
+    /// True if the copy has the segment or initialization section with this name below the application's `streams`.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let is_of =
+            |track: &OfTrack| path.strip_prefix(&track.stem).is_some_and(|rest| rest.starts_with('_'));
+        self.track.as_ref().is_none_or(is_of)
+    }
+
+    /// Notes the places of the newest segments in DASH manifests; they have these names.
+    pub(super) fn describe(&mut self, names: &[String], outline: &Outline) {
+        if let Some(track) = self.track.as_mut().filter(|_| !self.full) {
+            track.coming.add(names, outline);
+        }
+    }
+
+    /// Returns the places of the stored segments in a DASH manifest with these periods; `None` if the playlist is that
+    /// of several tracks.
+    pub(super) fn pieces(&mut self, anchors: &[Anchor]) -> Option<Vec<Piece>> {
+        let track = self.track.as_mut()?;
+        track.places.set_anchors(anchors);
+        if track.places.has_anchors() {
+            let stored = std::mem::take(&mut track.stored);
+            stored.into_iter().for_each(|piece| track.places.add(piece, &mut track.pieces));
+        }
+        Some(track.pieces.clone())
+    }
+
     /// Adds the new segments of the playlist in memory.
     pub(super) fn note(&mut self, live: &MediaPlaylist) {
         if self.full {
@@ -237,7 +325,13 @@ impl HlsCopy {
         }
         let known = self.all.media_sequence.saturating_add(self.count()).saturating_sub(live.media_sequence);
         let known = usize::try_from(known).unwrap_or(usize::MAX);
-        self.all.segments.extend(live.segments.iter().skip(known).cloned());
+        let is_of_track = self.track.is_some();
+        let new = live.segments.iter().skip(known).cloned();
+        self.all.segments.extend(new.map(|segment| match is_of_track {
+            // The parts of a segment leave memory long before it does.
+            true => Segment { parts: Vec::new(), ..segment },
+            false => segment,
+        }));
         self.in_memory_from = live.media_sequence;
         match self.place {
             Place::Disk { .. } => self.settle(),
@@ -375,7 +469,13 @@ impl HlsCopy {
         self.files.pending.remove(&step.name);
         match failure {
             Some(reason) => self.lose(step.name, &reason),
-            None => self.failing = false,
+            None => {
+                let track = self.track.as_mut();
+                let stored =
+                    track.and_then(|track| Some((track.coming.take(&step.name)?, &mut track.stored)));
+                stored.into_iter().for_each(|(piece, stored)| stored.push(piece));
+                self.failing = false;
+            }
         }
         self.list_due = true;
     }
@@ -399,7 +499,8 @@ impl HlsCopy {
 
     /// Returns the playlist for live viewers, if it differs from the one in memory.
     pub(super) fn text(&mut self) -> Option<String> {
-        if !matches!(self.place, Place::Disk { kind: Kind::Event, .. }) || self.full {
+        let is_shown = matches!(self.place, Place::Disk { kind: Kind::Event, .. }) && self.track.is_none();
+        if !is_shown || self.full {
             return None;
         }
         let (gone, in_memory) = self.all.segments.split_at_checked(self.gone())?;

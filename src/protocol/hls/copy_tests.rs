@@ -10,7 +10,7 @@ use crypto::Seed;
 use hls::Playlist;
 use hls::playlist::{DateRange, Kind, Map, MediaPlaylist, Segment};
 
-use super::copy::HlsCopy;
+use super::copy::{HlsCopy, Plan};
 use crate::config::AppSettings;
 use crate::jobs::{AppendError, ArchiveWork, Outcome, Work};
 use crate::mail::StreamDetails;
@@ -48,7 +48,7 @@ fn copies(settings: &[(&str, &str)]) -> Vec<HlsCopy> {
         details: StreamDetails::default(),
         recording: None,
     };
-    HlsCopy::wanted(&order, "a/cam.m3u8")
+    Plan::of(&order).copies("a/cam.m3u8")
 }
 
 fn read(text: &[u8]) -> MediaPlaylist {
@@ -152,7 +152,7 @@ impl Rig {
                     self.disk.insert(at.last().unwrap().clone(), data);
                 }
                 ArchiveWork::Remove { path: at, begun_ms } => self.remove(&at, begun_ms),
-                ArchiveWork::Dvr(_) => panic!("{work:?}"),
+                ArchiveWork::Withdraw { .. } | ArchiveWork::Dvr(_) => panic!("{work:?}"),
             }
         }
         self.copy.job_done(self.now, outcome);

@@ -9,6 +9,7 @@
 
 mod captions;
 mod cmaf;
+mod copies;
 mod copy;
 #[cfg(test)]
 mod copy_tests;

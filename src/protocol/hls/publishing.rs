@@ -9,7 +9,7 @@ use crypto::Seed;
 use hls::playlist::MediaPlaylist;
 use hls::segmenter::{Anchor, GivenKey, Outline, Piece, Sealer, Sealing};
 
-use super::copy::HlsCopy;
+use super::copies::{Copies, Sheet};
 use super::dvr::{self, Dvr, DvrSettings};
 use super::key_file::KeyFile;
 use super::settings::HlsSettings;
@@ -51,7 +51,7 @@ pub(super) struct Publishing {
     /// Blobs that the next one makes obsolete.
     obsolete: Obsolete,
     /// Copies of the blobs in other places.
-    copies: Vec<HlsCopy>,
+    copies: Copies,
     /// The settings for rewinding, and for each playlist the segments to which viewers can rewind.
     window: Option<DvrSettings>,
     dvr: Vec<Dvr>,
@@ -68,8 +68,8 @@ pub(super) struct Publishing {
 impl Publishing {
     /// Makes a [`Publishing`] with the copies that the settings require of the playlist with this name.
     pub(super) fn copied(now: Now, order: &SinkOrder, seed: Seed, playlist: &str) -> Self {
-        let copies = HlsCopy::wanted(order, playlist);
-        let mut publishing = Self { copies, ..Self::new(now, order, seed) };
+        let mut publishing = Self::new(now, order, seed);
+        publishing.copies.add(playlist);
         publishing.go_back(playlist);
         publishing
     }
@@ -95,7 +95,7 @@ impl Publishing {
             kind: order.kind,
             version: now.wall_ms << 16,
             obsolete: Obsolete::default(),
-            copies: Vec::new(),
+            copies: Copies::new(order),
             window: HlsSettings::of_stream(&order.settings, &order.details).dvr(),
             dvr: Vec::new(),
             key_file: HlsSettings::of(&order.settings)
@@ -112,7 +112,7 @@ impl Publishing {
     /// Notes names of blobs that are no longer needed; they are removed when the next blob is published.
     pub(super) fn forget(&mut self, names: impl IntoIterator<Item = String>) {
         let names = names.into_iter().collect();
-        let names = self.copies.iter_mut().fold(names, |names, copy| copy.release(names));
+        let names = self.copies.release(names);
         self.obsolete.forgets.extend(self.dvr.iter_mut().fold(names, |names, dvr| dvr.release(names)));
     }
 
@@ -123,9 +123,9 @@ impl Publishing {
 
     /// Publishes a media playlist; if live viewers get the playlist of all segments, publishes that one instead.
     pub(super) fn media_playlist(&mut self, name: &str, playlist: &MediaPlaylist, progress: Progress) {
-        self.copies.iter_mut().for_each(|copy| copy.note(playlist));
+        self.copies.note(name, playlist);
         self.reach(name, playlist, progress);
-        let of_all = self.copies.iter_mut().find_map(HlsCopy::text);
+        let of_all = self.copies.text();
         self.playlist(name, of_all.unwrap_or_else(|| playlist.to_string()), progress);
     }
 
@@ -145,6 +145,28 @@ impl Publishing {
         if let Some(dvr) = self.dvr.iter_mut().find(|dvr| dvr.is_of(playlist)) {
             dvr.describe(names, outline);
         }
+        self.copies.describe(playlist, names, outline);
+    }
+
+    /// Keeps the playlist of a single track, and its segments, on the disk if the settings require it.
+    pub(super) fn copy_track(&mut self, playlist: &str) {
+        self.copies.add_track(playlist);
+    }
+
+    /// Keeps a playlist that names other playlists on the disk if the settings require it. `run` tells runs of the
+    /// stream apart.
+    pub(super) fn copy_master(&mut self, name: &str, text: &str, run: u64) {
+        self.copies.put_master(name, text, run);
+    }
+
+    /// True if the segments of single tracks are kept on the disk.
+    pub(super) const fn copies_tracks(&self) -> bool {
+        self.copies.is_on_disk()
+    }
+
+    /// Sets the description of the DASH manifest on the disk.
+    pub(super) fn set_sheet(&mut self, sheet: Sheet) {
+        self.copies.set_sheet(sheet);
     }
 
     /// Sets the periods of this run of the stream in DASH manifests. Returns the numbers of the segments to which
@@ -161,7 +183,7 @@ impl Publishing {
 
     /// Passes a file to the copies that keep it.
     fn copy(&mut self, name: &str, bytes: &Bytes) {
-        self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
+        self.copies.store(name, bytes);
         let windows = self.dvr.iter_mut().filter(|dvr| dvr.has(name));
         if let Some(dvr) = windows.max_by_key(|dvr| dvr.stem().len()) {
             dvr.add(name, bytes.clone());
@@ -293,7 +315,7 @@ impl Publishing {
     /// Ends all copies, because the stream has ended.
     pub(super) fn finish(&mut self, now: Now, reason: &str) {
         self.closing.get_or_insert_with(|| reason.to_owned());
-        self.copies.iter_mut().for_each(|copy| copy.finish(now.mono));
+        self.copies.finish(now.mono);
         self.dvr.iter_mut().for_each(Dvr::finish);
     }
 
@@ -304,7 +326,7 @@ impl Publishing {
 
     /// Hastens the end of the copies, because the session must end soon.
     pub(super) fn hurry(&mut self, now: Now) {
-        self.copies.iter_mut().for_each(|copy| copy.hurry(now.mono));
+        self.copies.hurry(now.mono);
     }
 
     /// Returns the next event. The last one is the end, once all copies are complete.
@@ -315,11 +337,8 @@ impl Publishing {
         if let Some(work) = self.key_job(now) {
             return Some(Event::Job(Job { id: JobId(KEY_JOB), app: None, work }));
         }
-        let job = |(id, copy): (u64, &mut HlsCopy)| {
-            Some(Job { id: JobId(id), app: None, work: copy.next_job(now.mono)? })
-        };
-        if let Some(job) = (0..).zip(&mut self.copies).find_map(job) {
-            return Some(Event::Job(job));
+        if let Some((id, work)) = self.copies.next_job(now) {
+            return Some(Event::Job(Job { id: JobId(id), app: None, work }));
         }
         let job = |(id, dvr): (u64, &mut Dvr)| {
             // The job names the application, because files are also written after the end of the stream, when
@@ -329,7 +348,7 @@ impl Publishing {
         if let Some(job) = (DVR_JOBS..).zip(&mut self.dvr).find_map(job) {
             return Some(Event::Job(job));
         }
-        let is_settled = self.copies.iter().all(HlsCopy::is_settled) && self.dvr.iter().all(Dvr::is_settled);
+        let is_settled = self.copies.is_settled() && self.dvr.iter().all(Dvr::is_settled);
         self.closing.take_if(|_| is_settled).map(Event::Closed)
     }
 
@@ -348,21 +367,18 @@ impl Publishing {
         if let Some(dvr) = dvr.and_then(|at| self.dvr.get_mut(at)) {
             return dvr.job_done(now.mono, done.outcome);
         }
-        let copy = usize::try_from(done.id.0).ok().and_then(|at| self.copies.get_mut(at));
-        if let Some(copy) = copy {
-            copy.job_done(now.mono, done.outcome);
-        }
+        self.copies.job_done(now.mono, done.id.0, done.outcome);
     }
 
     pub(super) fn handle_timeout(&mut self, now: Now) {
-        self.copies.iter_mut().for_each(|copy| copy.handle_timeout(now.mono));
+        self.copies.handle_timeout(now.mono);
         self.dvr.iter_mut().for_each(|dvr| dvr.handle_timeout(now.mono));
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let look = self.key_file.as_ref().filter(|_| self.closing.is_none());
         let retries = self.dvr.iter().filter_map(Dvr::poll_timeout);
-        let copies = self.copies.iter().filter_map(HlsCopy::poll_timeout).chain(retries);
+        let copies = self.copies.poll_timeout().into_iter().chain(retries);
         copies.chain(look.and_then(KeyFile::poll_timeout)).min()
     }
 }

@@ -171,7 +171,9 @@ impl Presentation<'_> {
     /// Writes the manifest. `None` until there is something to play.
     #[must_use]
     pub fn manifest(&self, Moments { zero_ms, now_ms }: Moments) -> Option<String> {
-        let lead = self.renditions.first().filter(|lead| lead.is_enough)?;
+        // The newest period of a presentation that is being played may be as short as a segment.
+        let goes_on = self.stretches.len() > 1;
+        let lead = self.renditions.first().filter(|lead| lead.is_enough || goes_on)?;
         let (last, stretch) = (lead.spanned().last()?, self.stretches.last()?);
         let listed = lead.lengths.iter().rev().take(self.listed());
         let window_ms: u64 = listed.map(|length| u64::try_from(length.as_millis()).unwrap_or(0)).sum();

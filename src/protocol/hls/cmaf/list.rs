@@ -81,6 +81,25 @@ impl Cmaf {
         (!waits).then_some(ready)
     }
 
+    /// Returns the names of the renditions of the manifest's newest period; `None` while it waits for segments.
+    fn members(&mut self, now: Instant) -> Option<Vec<String>> {
+        let names = |of: Vec<&Mp4Segmenter>| of.into_iter().map(|one| one.names().base.clone()).collect();
+        if self.shown.periods.is_empty() {
+            return self.ready(now).map(names);
+        }
+        let shown = self.shown.periods.members();
+        let is_listed = |one: &&Mp4Segmenter| one.window().is_enough() || shown.contains(&one.names().base);
+        let listed: Vec<&Mp4Segmenter> = self.renditions.iter().filter(is_listed).collect();
+        if !listed.is_empty() {
+            return Some(names(listed));
+        }
+        // A presentation that goes on with new tracks alone is being played, so it does not wait for as many segments as
+        // at its beginning.
+        let has_cut = |one: &&Mp4Segmenter| one.window().has_cut();
+        let begun: Vec<&Mp4Segmenter> = self.renditions.iter().filter(|one| has_begun(one)).collect();
+        (!begun.is_empty() && begun.iter().all(has_cut)).then(|| names(begun))
+    }
+
     /// Publishes the subtitles: a segment for each one of the first rendition that has segments, and the playlists.
     pub(super) fn publish_subtitles(&mut self) {
         if self.layout == Layout::Together {
@@ -111,12 +130,15 @@ impl Cmaf {
         if has_pictures {
             self.settings.told.captions.declare(&self.shown.captions, &mut list);
         }
+        // Subtitles are not on the disk.
+        let copied = list.to_string();
         if self.shown.subtitles.are_listed() {
             self.settings.told.languages.declare(&mut list, &format!("{}{SUBTITLES}", self.id));
         }
         let text = list.to_string();
         if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
+            self.publishing.copy_master(&name, &copied, self.start.number);
             self.publishing.playlist(&name, text.clone(), Progress::ENDED);
             self.shown.master = text;
         }
@@ -126,8 +148,11 @@ impl Cmaf {
         if !self.settings.dash || self.layout == Layout::Together {
             return;
         }
-        let Some(members) = self.ready(now.mono) else { return };
-        let mut members: Vec<String> = members.iter().map(|one| one.names().base.clone()).collect();
+        let Some(mut members) = self.members(now.mono) else { return };
+        // Audio that joins with the next segment is not in the period of this one.
+        let joins =
+            |base: &String| self.joining.iter().any(|(one, from_ms)| one == base && *from_ms == i64::MAX);
+        members.retain(|base| !joins(base));
         let texts: Vec<Outline> = self.shown.subtitles.outlines().collect();
         members.extend(texts.iter().map(|one| one.id.clone()));
         let accessibility = self.settings.told.captions.accessibility(&self.shown.captions);
@@ -138,12 +163,13 @@ impl Cmaf {
         let media = self.renditions.iter().chain(&self.absent).map(outline);
         let outlines: Vec<Outline> = media.chain(texts).collect();
         self.note_periods(&outlines, &members);
+        let Some(moments) = self.moments(now) else { return };
+        self.note_window(&outlines, moments);
         if !ended && self.shown.periods.is_incomplete(&outlines) {
             return;
         }
         let base = format!("../{}", self.folder);
-        let Some(moments) = self.moments(now) else { return };
-        self.publish_window(&outlines, moments, ended);
+        self.publish_window(moments, ended);
         let outlines: Vec<Outline> = outlines.iter().map(|one| self.shown.periods.listed(one)).collect();
         let renditions: Vec<&Outline> = outlines.iter().collect();
         let stretches = self.shown.periods.stretches();

@@ -1,4 +1,4 @@
-//! The DASH manifest of all segments to which viewers can rewind ([`dvr`]).
+//! The DASH manifest of all segments to which viewers can rewind ([`dvr`]), and of those that are copied to the disk.
 //!
 //! Its time counts from the beginning of 2026, so that it continues when a stream returns. Its periods are those of
 //! the live manifest; the periods of earlier runs of the stream stay while their segments are on the disk.
@@ -7,6 +7,7 @@ use hls::segmenter::{Anchor, Made, Moments, Mp4Segmenter, NUMBERS_FROM_MS, Outli
 use media::TrackKind;
 
 use super::{Cmaf, ENDING, MANIFEST, part_of};
+use crate::protocol::hls::copies::Sheet;
 use crate::protocol::hls::{calendar, dvr};
 
 /// Number of periods whose segments may still be in memory. The lists on the disk have the periods of older ones.
@@ -27,18 +28,36 @@ impl Cmaf {
         let suffix = &self.settings.rules.suffix;
         let is_segment = |made: &&Made| !made.is_init && part_of(suffix, &made.name).is_none();
         let names: Vec<String> = made.iter().filter(is_segment).map(|made| made.name.clone()).collect();
-        if self.settings.dash && self.settings.dvr().is_some() && !names.is_empty() {
+        let is_kept = self.settings.dvr().is_some() || self.publishing.copies_tracks();
+        if self.settings.dash && is_kept && !names.is_empty() {
             let playlist = format!("{}{}{ENDING}", self.folder, rendition.names().base);
             self.publishing.describe(&playlist, &names, &Outline::of(rendition));
         }
     }
 
-    /// Publishes the manifest if segments have come or gone.
-    pub(super) fn publish_window(&mut self, outlines: &[Outline], moments: Moments, ended: bool) {
-        if self.settings.dvr().is_none() {
+    /// Notes the periods that have begun, for the manifest and for the one on the disk.
+    pub(super) fn note_window(&mut self, outlines: &[Outline], moments: Moments) {
+        let has_copies = self.publishing.copies_tracks();
+        if !has_copies && self.settings.dvr().is_none() {
             return;
         }
         self.note_anchors(outlines, moments.zero_ms, self.run_ms().unwrap_or(0));
+        if has_copies {
+            self.publishing.set_sheet(Sheet {
+                name: format!("{0}/{0}{MANIFEST}", self.id),
+                base: format!("../{}", self.folder),
+                anchors: self.shown.window.anchors.iter().map(|(_, anchor)| *anchor).collect(),
+                latency_ms: self.settings.dash_own.latency_ms,
+                accessibility: self.settings.told.captions.accessibility(&self.shown.captions),
+            });
+        }
+    }
+
+    /// Publishes the manifest if segments have come or gone.
+    pub(super) fn publish_window(&mut self, moments: Moments, ended: bool) {
+        if self.settings.dvr().is_none() {
+            return;
+        }
         let anchors: Vec<Anchor> = self.shown.window.anchors.iter().map(|(_, anchor)| *anchor).collect();
         let shown = (self.publishing.anchor(&anchors), ended);
         if shown == self.shown.window.shown {

@@ -34,6 +34,11 @@ impl Periods {
         self.listed.is_empty()
     }
 
+    /// The renditions of the newest period.
+    pub(super) fn members(&self) -> &[String] {
+        self.listed.last().map_or(&[], |last| &last.members)
+    }
+
     pub(super) fn stretches(&self) -> Vec<Stretch> {
         self.listed.iter().map(|period| period.stretch).collect()
     }
@@ -56,6 +61,10 @@ impl Periods {
         if let (Some(end_ms), Some(last)) = (end_ms, self.listed.last_mut())
             && last.members != members
         {
+            // Other renditions alone begin with their first segment, which is in no published period.
+            let are_others = members.iter().all(|member| !last.members.contains(member));
+            let begins = lead.spanned().map(|one| one.begin_ms()).find(|at| *at > last.stretch.begin_ms);
+            let end_ms = begins.filter(|_| are_others).unwrap_or(end_ms);
             if last.stretch.begin_ms >= end_ms {
                 last.members = members.to_vec();
             } else {

@@ -17,7 +17,9 @@ use crate::types::{StreamId, StreamKey};
 
 mod captions;
 mod going_back;
+mod kept;
 mod several_sounds;
+mod silence;
 mod subtitles;
 mod window;
 
@@ -65,6 +67,10 @@ impl Rig {
     }
 
     fn begun_at(wall_ms: u64, more: &[(&str, &str)]) -> Self {
+        Self::laid_out(Layout::Apart, wall_ms, more)
+    }
+
+    fn laid_out(layout: Layout, wall_ms: u64, more: &[(&str, &str)]) -> Self {
         let settings = [&[("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")], more].concat();
         let order = SinkOrder {
             stream: StreamId(1),
@@ -76,7 +82,7 @@ impl Rig {
         };
         let begun = Instant::now();
         let now = Now { mono: begun, wall_ms };
-        let sink = Cmaf::new(now, &order, Layout::Apart, Seed::from_number(1));
+        let sink = Cmaf::new(now, &order, layout, Seed::from_number(1));
         Self {
             sink,
             begun,

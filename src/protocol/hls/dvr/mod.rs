@@ -19,7 +19,7 @@
 
 mod edge;
 pub(super) mod list;
-mod places;
+pub(super) mod places;
 mod reach;
 mod settings;
 #[cfg(test)]

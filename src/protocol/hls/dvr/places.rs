@@ -14,7 +14,7 @@ const LINE: &str = "#MILLSTREAM-DVR-DASH:";
 
 /// The places of segments that no playlist has listed yet, by name.
 #[derive(Debug, Default)]
-pub(super) struct Coming {
+pub(in crate::protocol::hls) struct Coming {
     pieces: BTreeMap<String, Piece>,
     /// The newest one, whose description others may share.
     newest: Option<Piece>,
@@ -22,20 +22,20 @@ pub(super) struct Coming {
 
 impl Coming {
     /// Adds the newest segments of a rendition, which have these names.
-    pub(super) fn add(&mut self, names: &[String], outline: &Outline) {
+    pub(in crate::protocol::hls) fn add(&mut self, names: &[String], outline: &Outline) {
         let pieces = Piece::newest(outline, names.len(), self.newest.as_ref());
         self.newest = pieces.last().cloned().or_else(|| self.newest.take());
         self.pieces.extend(names.iter().rev().cloned().zip(pieces.into_iter().rev()));
     }
 
-    pub(super) fn take(&mut self, name: &str) -> Option<Piece> {
+    pub(in crate::protocol::hls) fn take(&mut self, name: &str) -> Option<Piece> {
         self.pieces.remove(name)
     }
 }
 
 /// The state between two segments.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Places {
+pub(in crate::protocol::hls) struct Places {
     /// Periods of this run of the stream.
     anchors: Vec<Anchor>,
     /// The piece before the next segment.
@@ -44,7 +44,7 @@ pub(super) struct Places {
 
 impl Places {
     /// Sets the periods of this run of the stream.
-    pub(super) fn set_anchors(&mut self, anchors: &[Anchor]) {
+    pub(in crate::protocol::hls) fn set_anchors(&mut self, anchors: &[Anchor]) {
         self.anchors = anchors.to_vec();
     }
 
@@ -54,16 +54,26 @@ impl Places {
         let mut pieces: Vec<Piece> = Vec::new();
         let there = segments.into_iter().filter(|listed| !listed.segment.gap);
         for piece in there.filter_map(|listed| listed.piece.clone()) {
-            let Some(anchor) = after.anchor_of(&piece) else { continue };
-            let piece = piece.anchored(anchor);
-            after.former = Some(piece.clone());
-            let rest = match pieces.last_mut() {
-                Some(last) => last.join(piece),
-                None => Some(piece),
-            };
-            pieces.extend(rest);
+            after.add(piece, &mut pieces);
         }
         (pieces, after)
+    }
+
+    /// Adds a piece to those before it. Pieces before the first period are left out.
+    pub(in crate::protocol::hls) fn add(&mut self, piece: Piece, pieces: &mut Vec<Piece>) {
+        let Some(anchor) = self.anchor_of(&piece) else { return };
+        let piece = piece.anchored(anchor);
+        self.former = Some(piece.clone());
+        let rest = match pieces.last_mut() {
+            Some(last) => last.join(piece),
+            None => Some(piece),
+        };
+        pieces.extend(rest);
+    }
+
+    /// True if a period has begun.
+    pub(in crate::protocol::hls) const fn has_anchors(&self) -> bool {
+        !self.anchors.is_empty()
     }
 
     /// Returns the beginning of a segment's period.
@@ -82,7 +92,7 @@ impl Places {
 }
 
 /// Splits a list that was read from the disk into its lines for playlists and the pieces of its segments.
-pub(super) fn split(list: &str) -> (&str, Vec<Piece>) {
+pub(in crate::protocol::hls) fn split(list: &str) -> (&str, Vec<Piece>) {
     let at = list.find(&format!("\n{LINE}")).map_or(list.len(), |at| at.saturating_add(1));
     let (text, rest) = list.split_at_checked(at).unwrap_or((list, ""));
     let pieces: Vec<Piece> = rest.lines().filter_map(|line| Piece::read(line.strip_prefix(LINE)?)).collect();
@@ -93,12 +103,12 @@ pub(super) fn split(list: &str) -> (&str, Vec<Piece>) {
 }
 
 /// Returns the lines of pieces in a list on the disk.
-pub(super) fn lines(pieces: &[Piece]) -> String {
+pub(in crate::protocol::hls) fn lines(pieces: &[Piece]) -> String {
     pieces.iter().map(|piece| format!("{LINE}{}\n", piece.line())).collect()
 }
 
 /// Keeps the pieces of the first `count` segments.
-pub(super) fn truncate(pieces: &mut Vec<Piece>, count: u64) {
+pub(in crate::protocol::hls) fn truncate(pieces: &mut Vec<Piece>, count: u64) {
     let mut left = count;
     for piece in &mut *pieces {
         piece.truncate(left);

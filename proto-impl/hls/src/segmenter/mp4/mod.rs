@@ -438,7 +438,7 @@ impl Mp4Segmenter {
             return;
         };
         let is_too_long = unit.dts_ms.saturating_sub(begin) > target;
-        if is_too_long && last > begin && self.growing.parts.len() < PARTS_MAX {
+        if is_too_long && last >= begin && self.growing.parts.len() < PARTS_MAX {
             self.end_part(last);
             self.growing.part_begin = Some((last, begins));
         }

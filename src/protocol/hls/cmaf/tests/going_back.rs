@@ -9,7 +9,11 @@ pub(super) fn outcome(
     unwritable: &[String],
     work: Work,
 ) -> Outcome {
-    let Work::Archive(ArchiveWork::Dvr(work)) = work else { panic!("{work:?}") };
+    let work = match work {
+        Work::Archive(ArchiveWork::Dvr(work)) => work,
+        Work::Archive(work) => return kept::outcome(disk, unwritable, work),
+        work => panic!("{work:?}"),
+    };
     let mut lists = Vec::new();
     match work {
         DvrWork::Put { folder, name, data, .. } => {

@@ -126,9 +126,9 @@ fn subtitles_follow_a_rendition_that_has_media_and_stay_with_it() {
     let mut rig = Rig::with(&[LANGUAGES]);
     // A video that is announced long before its first picture.
     let tracks = [(video(0), 90_000), (audio(), 0)];
-    rig.pass(&tracks, 1, 0..45_000);
-    rig.say("en", "heard", (45_000, 50_000), 1000);
-    rig.pass(&tracks, 1, 45_000..90_000);
+    rig.pass(&tracks, 1, 0..75_000);
+    rig.say("en", "heard", (75_000, 80_000), 1000);
+    rig.pass(&tracks, 1, 75_000..90_000);
     let text = rig.text("ll-hls/cam/cam__master.m3u8");
     assert_eq!(text.matches("TYPE=SUBTITLES").count(), 2, "{text}");
     assert_eq!(rig.segments("cam__subs_en"), rig.segments("cam__audio"));

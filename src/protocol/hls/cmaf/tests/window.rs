@@ -20,7 +20,7 @@ fn number(line: &str, name: &str) -> Option<i64> {
 }
 
 /// Returns the segments of a manifest as players compute them, and the names of its initialization sections.
-fn listed(text: &str) -> (Vec<Shown>, Vec<String>) {
+pub(super) fn listed(text: &str) -> (Vec<Shown>, Vec<String>) {
     let (mut start, mut template, mut next, mut end) = (0, "", 0, 0);
     let (mut found, mut inits) = (Vec::new(), Vec::new());
     let plain = |name: &str| name.split('?').next().unwrap().to_owned();

@@ -1,0 +1,148 @@
+//! Segments, playlists and the manifest of single tracks on the disk.
+
+use super::*;
+use crate::jobs::{AppendError, ArchiveWork, Outcome};
+
+/// Does a job on a disk, which cannot write files whose names have these endings.
+pub(super) fn outcome(
+    disk: &mut BTreeMap<(String, String), Bytes>,
+    unwritable: &[String],
+    work: ArchiveWork,
+) -> Outcome {
+    let place = |path: Vec<String>| {
+        let (name, folder) = path.split_last().unwrap();
+        assert_eq!(folder[..2], ["live", "streams"]);
+        (folder[2..].join("/"), name.clone())
+    };
+    match work {
+        ArchiveWork::Put { path, data } => {
+            let place = place(path);
+            if unwritable.iter().any(|ending| place.1.ends_with(ending.as_str())) {
+                return Outcome::Archived(Err(AppendError::Full));
+            }
+            disk.insert(place, data);
+        }
+        ArchiveWork::Remove { path, begun_ms } => {
+            let (folder, name) = place(path);
+            let Some(text) = disk.get(&(folder.clone(), name.clone())).cloned() else {
+                return Outcome::Archived(Ok(()));
+            };
+            let Ok(Playlist::Media(list)) = Playlist::read(&text) else { panic!("{text:?}") };
+            let begun = list.segments.first().and_then(|first| first.program_date_time);
+            if begun_ms.is_none() || begun_ms == begun {
+                disk.remove(&(folder.clone(), name));
+                for segment in &list.segments {
+                    let map = segment.map.iter().map(|map| map.uri.clone());
+                    map.chain([segment.uri.clone()])
+                        .for_each(|uri| drop(disk.remove(&(folder.clone(), uri))));
+                }
+            }
+        }
+        ArchiveWork::Withdraw { path, data } => {
+            let place = place(path);
+            if disk.get(&place) == Some(&data) {
+                disk.remove(&place);
+            }
+        }
+        ArchiveWork::Dvr(_) => panic!("{work:?}"),
+    }
+    Outcome::Archived(Ok(()))
+}
+
+fn rig(kind: &str, is_deleted: &str) -> Rig {
+    Rig::with(&[("hlsPlayListType", kind), ("deleteHLSFilesOnEnded", is_deleted), ("hlsListSize", "3")])
+}
+
+fn text<'r>(rig: &'r Rig, folder: &str, name: &str) -> &'r str {
+    let bytes = rig.disk.get(&(folder.to_owned(), name.to_owned()));
+    std::str::from_utf8(bytes.unwrap_or_else(|| panic!("{name}: {:?}", rig.disk.keys()))).unwrap()
+}
+
+/// Returns a playlist on the disk, after a check that all files that it names are there.
+fn list(rig: &Rig, base: &str) -> MediaPlaylist {
+    let text = text(rig, "ll-hls/cam", &format!("{base}{ENDING}"));
+    let Ok(Playlist::Media(playlist)) = Playlist::read(text.as_bytes()) else { panic!("{text}") };
+    for segment in playlist.segments.iter().filter(|segment| !segment.gap) {
+        let names = [&segment.uri, &segment.map.as_ref().unwrap().uri];
+        let is_there = |name: &String| rig.disk.contains_key(&("ll-hls/cam".to_owned(), name.clone()));
+        assert!(names.into_iter().all(is_there), "{names:?}");
+    }
+    assert!(playlist.low_latency.is_none() && playlist.segments.iter().all(|one| one.parts.is_empty()));
+    playlist
+}
+
+/// Returns the number of segments of video and of audio in the manifest on the disk, all of which are there.
+fn listed(rig: &Rig) -> [usize; 2] {
+    let manifest = text(rig, "cam", "cam.mpd");
+    assert!(manifest.contains("<BaseURL>../ll-hls/cam/</BaseURL>"), "{manifest}");
+    let (segments, inits) = window::listed(manifest);
+    for name in segments.iter().map(|(name, ..)| name).chain(&inits) {
+        assert!(rig.disk.contains_key(&("ll-hls/cam".to_owned(), name.clone())), "{name}");
+    }
+    ["__video_", "__audio_"].map(|kind| segments.iter().filter(|(name, ..)| name.contains(kind)).count())
+}
+
+#[test]
+fn all_segments_of_each_track_are_on_the_disk_with_their_lists_and_manifest() {
+    for (kind, tag) in [("event", "EVENT"), ("vod", "VOD")] {
+        let mut rig = rig(kind, "false");
+        let tracks = [(video(0), 0), (audio(), 0)];
+        rig.pass(&tracks, 1, 0..31_000);
+        for base in ["cam__video", "cam__audio"] {
+            let playlist = list(&rig, base);
+            assert!(!playlist.ended && playlist.segments.len() == 15, "{kind}: {playlist}");
+            // Live viewers have the newest segments, with their parts.
+            let live = rig.media(base);
+            assert!(live.low_latency.is_some() && live.segments.len() == 3, "{kind}: {live}");
+        }
+        assert_eq!(listed(&rig), [15, 15], "{kind}");
+        assert!(text(&rig, "cam", "cam.mpd").contains("type=\"dynamic\""), "{kind}");
+        let master = text(&rig, "ll-hls/cam", "cam__master.m3u8");
+        assert!(master.starts_with(rig.text("ll-hls/cam/cam__master.m3u8")), "{master}");
+        assert!(matches!(Playlist::read(master.as_bytes()), Ok(Playlist::Multivariant(_))), "{master}");
+        rig.end(31_000);
+        for base in ["cam__video", "cam__audio"] {
+            let playlist = list(&rig, base);
+            assert!(playlist.ended && playlist.segments.len() == 16, "{kind}: {playlist}");
+            assert!(text(&rig, "ll-hls/cam", &format!("{base}{ENDING}")).contains(&format!("TYPE:{tag}\n")));
+        }
+        assert_eq!(listed(&rig), [16, 16], "{kind}");
+        let manifest = text(&rig, "cam", "cam.mpd");
+        assert!(manifest.contains("type=\"static\"") && !manifest.contains("UTCTiming"), "{manifest}");
+        assert!(manifest.contains("start=\"PT0.000S\""), "{manifest}");
+    }
+}
+
+#[test]
+fn files_of_tracks_are_removed_after_the_end_and_those_of_a_new_run_stay() {
+    let mut rig = rig("vod", "true");
+    let tracks = [(video(0), 0), (audio(), 0)];
+    rig.pass(&tracks, 1, 0..20_000);
+    rig.end(20_000);
+    assert_eq!(listed(&rig), [10, 10]);
+    // The stream has begun anew meanwhile, and its master playlist is the same but for the run.
+    let place = ("ll-hls/cam".to_owned(), "cam__master.m3u8".to_owned());
+    let other = Bytes::from(format!("{}#MILLSTREAM-RUN:1\n", rig.text("ll-hls/cam/cam__master.m3u8")));
+    rig.disk.insert(place.clone(), other);
+    let at = |ms| Now { mono: rig.begun + Duration::from_millis(ms), wall_ms: rig.wall_ms + ms };
+    let [early, late] = [25_000, 27_000].map(at);
+    for (now, count) in [(early, 26), (late, 1)] {
+        rig.sink.publishing.handle_timeout(now);
+        rig.drain(now);
+        assert_eq!(rig.disk.len(), count, "{:?}", rig.disk.keys());
+    }
+    assert!(rig.disk.contains_key(&place));
+}
+
+#[test]
+fn a_segment_that_the_disk_does_not_take_is_a_gap_in_its_playlist_and_left_out_of_the_manifest() {
+    let mut rig = rig("vod", "false");
+    rig.unwritable = vec!["_000000003.m4s".to_owned()];
+    rig.pass(&[(video(0), 0), (audio(), 0)], 1, 0..20_000);
+    rig.end(20_000);
+    for base in ["cam__video", "cam__audio"] {
+        let gaps: Vec<bool> = list(&rig, base).segments.iter().map(|one| one.gap).collect();
+        assert_eq!((gaps.len(), gaps[2], gaps.iter().filter(|gap| **gap).count()), (10, true, 1), "{base}");
+    }
+    assert_eq!(listed(&rig), [9, 9]);
+}

@@ -1,0 +1,251 @@
+//! All copies of a sink's files in other places ([`super::copy`]), and the texts about several tracks beside them on
+//! the disk: the multivariant playlist and the DASH manifest.
+//!
+//! The manifest has the segments that are on the disk. It is written anew when one was stored, and once more at the end
+//! of the stream: it is then a recording that begins at zero.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hls::playlist::MediaPlaylist;
+use hls::segmenter::{
+    Accessibility, Anchor, Excerpt, Moments, NUMBERS_FROM_MS, Outline, Past, Piece, select,
+};
+use media::TrackKind;
+
+use super::copy::{HlsCopy, Plan, RETRY};
+use crate::jobs::{ArchiveWork, Outcome, Work};
+use crate::protocol::sinks::SinkOrder;
+use crate::types::Now;
+
+/// The id of jobs on texts; those of copies count from 0.
+const TEXTS_JOB: u64 = (1 << 32) - 1;
+
+/// The description of the DASH manifest on the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sheet {
+    /// The manifest's name below the application's `streams`.
+    pub(super) name: String,
+    /// The folder of the segments relative to the manifest, with a slash at the end.
+    pub(super) base: String,
+    /// The periods of this run of the stream.
+    pub(super) anchors: Vec<Anchor>,
+    /// Delay that players should keep, in milliseconds.
+    pub(super) latency_ms: u64,
+    /// Descriptors of all videos.
+    pub(super) accessibility: Vec<Accessibility>,
+}
+
+/// The copies of a sink's files.
+#[derive(Debug)]
+pub(super) struct Copies {
+    plan: Plan,
+    of: Vec<HlsCopy>,
+    texts: Texts,
+    sheet: Option<Sheet>,
+    /// True if the manifest on the disk is out of date.
+    is_due: bool,
+}
+
+/// Small files that are written whole, each time that they change.
+#[derive(Debug, Default)]
+struct Texts {
+    waiting: BTreeMap<String, Bytes>,
+    /// Files on the disk with their contents.
+    there: BTreeMap<String, Bytes>,
+    /// The file that is being written, or removed if the flag is false.
+    doing: Option<(String, Bytes, bool)>,
+    retry_at: Option<Instant>,
+    is_over: bool,
+    /// The time at which the files are removed.
+    remove_at: Option<Instant>,
+}
+
+impl Copies {
+    /// Makes no copy yet; the places are those that the settings of a stream require.
+    pub(super) fn new(order: &SinkOrder) -> Self {
+        Self { plan: Plan::of(order), of: Vec::new(), texts: Texts::default(), sheet: None, is_due: false }
+    }
+
+    /// Copies the playlist with this name, of all tracks together.
+    pub(super) fn add(&mut self, playlist: &str) {
+        self.of.extend(self.plan.copies(playlist));
+    }
+
+    /// Copies the playlist of a single track to the disk, if it is not copied yet.
+    pub(super) fn add_track(&mut self, playlist: &str) {
+        if !self.of.iter().any(|copy| copy.is_of(playlist)) {
+            self.of.extend(self.plan.of_track(playlist));
+        }
+    }
+
+    /// True if copies are on the disk.
+    pub(super) const fn is_on_disk(&self) -> bool {
+        self.plan.disk.is_some()
+    }
+
+    // ---- inputs
+
+    /// Adds a segment or an initialization section, by its name below the application's `streams`.
+    pub(super) fn store(&mut self, name: &str, bytes: &Bytes) {
+        let copies = self.of.iter_mut().filter(|copy| copy.has(name));
+        copies.for_each(|copy| copy.add(name, bytes.clone()));
+    }
+
+    /// Adds the new segments of the playlist in memory with this name.
+    pub(super) fn note(&mut self, name: &str, playlist: &MediaPlaylist) {
+        self.of.iter_mut().filter(|copy| copy.is_of(name)).for_each(|copy| copy.note(playlist));
+    }
+
+    /// Notes the places of a track's newest segments in DASH manifests, before its playlist with this name.
+    pub(super) fn describe(&mut self, playlist: &str, names: &[String], outline: &Outline) {
+        let copies = self.of.iter_mut().filter(|copy| copy.is_of(playlist));
+        copies.for_each(|copy| copy.describe(names, outline));
+    }
+
+    /// Sets the description of the manifest.
+    pub(super) fn set_sheet(&mut self, sheet: Sheet) {
+        if self.sheet.as_ref() != Some(&sheet) {
+            (self.sheet, self.is_due) = (Some(sheet), true);
+        }
+    }
+
+    /// Writes a multivariant playlist. A comment has the run of the stream, so that the end of an earlier run removes
+    /// only its own file.
+    pub(super) fn put_master(&mut self, name: &str, text: &str, run: u64) {
+        if self.is_on_disk() {
+            let text = format!("{text}#MILLSTREAM-RUN:{run}\n");
+            self.texts.waiting.insert(name.to_owned(), text.into());
+        }
+    }
+
+    /// Returns the names of files that may be dropped from memory, of those that no playlist in memory needs.
+    pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
+        self.of.iter_mut().fold(names, |names, copy| copy.release(names))
+    }
+
+    /// Ends all copies, because the stream has ended.
+    pub(super) fn finish(&mut self, now: Instant) {
+        self.of.iter_mut().for_each(|copy| copy.finish(now));
+        if !std::mem::replace(&mut self.texts.is_over, true) {
+            let lingers = self.plan.disk.and_then(|(_, lingers)| lingers);
+            self.texts.remove_at = lingers.and_then(|lingers| now.checked_add(lingers));
+            self.is_due = self.sheet.is_some();
+        }
+    }
+
+    /// Hastens the end, because the session must end soon.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        self.finish(now);
+        self.of.iter_mut().for_each(|copy| copy.hurry(now));
+        self.texts.remove_at = self.texts.remove_at.map(|at| at.min(now));
+    }
+
+    pub(super) fn job_done(&mut self, now: Instant, id: u64, outcome: Outcome) {
+        if id == TEXTS_JOB {
+            return self.texts.job_done(now, outcome);
+        }
+        if let Some(copy) = usize::try_from(id).ok().and_then(|at| self.of.get_mut(at)) {
+            copy.job_done(now, outcome);
+            self.is_due |= self.sheet.is_some();
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.of.iter_mut().for_each(|copy| copy.handle_timeout(now));
+        self.texts.retry_at.take_if(|at| *at <= now);
+    }
+
+    // ---- outputs
+
+    /// Returns the playlist of all segments, if live viewers get it.
+    pub(super) fn text(&mut self) -> Option<String> {
+        self.of.iter_mut().find_map(HlsCopy::text)
+    }
+
+    /// Returns the next job with its id.
+    pub(super) fn next_job(&mut self, now: Now) -> Option<(u64, Work)> {
+        let job = |(id, copy): (u64, &mut HlsCopy)| Some((id, copy.next_job(now.mono)?));
+        if let Some(job) = (0..).zip(&mut self.of).find_map(job) {
+            return Some(job);
+        }
+        if self.texts.is_idle() && std::mem::take(&mut self.is_due) {
+            let new =
+                self.manifest(now.wall_ms).filter(|(name, text)| self.texts.there.get(name) != Some(text));
+            self.texts.waiting.extend(new);
+        }
+        let plan = &self.plan;
+        let work = self.texts.next_job(now.mono, |name| plan.path(name))?;
+        Some((TEXTS_JOB, Work::Archive(work)))
+    }
+
+    /// Returns the manifest of the stored segments, with its name.
+    fn manifest(&mut self, now_ms: u64) -> Option<(String, Bytes)> {
+        let Sheet { name, base, anchors, latency_ms, accessibility } = self.sheet.clone()?;
+        let mut renditions: Vec<Vec<Piece>> =
+            self.of.iter_mut().filter_map(|copy| copy.pieces(&anchors)).collect();
+        renditions.sort_by_key(|pieces| pieces.last().is_none_or(|last| last.kind() != TrackKind::Video));
+        let (renditions, base, accessibility) = (&*renditions, &*base, &*accessibility);
+        let past = Past { renditions, base, ended: false, latency_ms, accessibility };
+        let text = Bytes::from(past.manifest(Moments { zero_ms: NUMBERS_FROM_MS, now_ms })?);
+        if !self.texts.is_over {
+            return Some((name, text));
+        }
+        let whole = Excerpt { start_ms: None, end_ms: Some(u64::MAX) };
+        Some((name, select(&text, whole)?.concat().into()))
+    }
+
+    /// True if nothing remains to be done.
+    pub(super) fn is_settled(&self) -> bool {
+        self.of.iter().all(HlsCopy::is_settled) && !self.is_due && self.texts.is_settled()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let texts = [self.texts.retry_at, self.texts.remove_at.filter(|_| self.texts.is_idle())];
+        self.of.iter().filter_map(HlsCopy::poll_timeout).chain(texts.into_iter().flatten()).min()
+    }
+}
+
+impl Texts {
+    const fn is_idle(&self) -> bool {
+        self.doing.is_none() && self.retry_at.is_none()
+    }
+
+    fn is_settled(&self) -> bool {
+        self.doing.is_none() && self.waiting.is_empty() && self.remove_at.is_none()
+    }
+
+    fn next_job(&mut self, now: Instant, path: impl Fn(&str) -> Vec<String>) -> Option<ArchiveWork> {
+        if !self.is_idle() {
+            return None;
+        }
+        if let Some((name, data)) = self.waiting.pop_first() {
+            self.doing = Some((name.clone(), data.clone(), true));
+            return Some(ArchiveWork::Put { path: path(&name), data });
+        }
+        if self.remove_at.is_none_or(|at| at > now) {
+            return None;
+        }
+        let Some((name, data)) = self.there.pop_first() else {
+            self.remove_at = None;
+            return None;
+        };
+        self.doing = Some((name.clone(), data.clone(), false));
+        Some(ArchiveWork::Withdraw { path: path(&name), data })
+    }
+
+    fn job_done(&mut self, now: Instant, outcome: Outcome) {
+        let Some((name, data, is_put)) = self.doing.take() else { return };
+        if matches!(outcome, Outcome::Busy) {
+            let again = if is_put { &mut self.waiting } else { &mut self.there };
+            again.entry(name).or_insert(data);
+            self.retry_at = now.checked_add(RETRY);
+        } else if outcome.archived().is_err() {
+            // The next version is tried again; the copies warn of a disk that fails.
+            tracing::debug!(file = name, "a file of the HLS copy was not written or removed");
+        } else if is_put {
+            self.there.insert(name, data);
+        }
+    }
+}
