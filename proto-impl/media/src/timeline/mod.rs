@@ -283,7 +283,7 @@ impl Timeline {
     /// Returns the DTS for a place, never less than the last DTS of the track.
     fn settle(&mut self, track: TrackId, at: i64) -> i64 {
         let clock = self.tracks.iter_mut().find(|clock| clock.id == track);
-        let dts = clock.map_or(at.max(self.floor), |clock| clock.monotone(at));
+        let dts = clock.map_or_else(|| at.max(self.floor), |clock| clock.monotone(at));
         self.head = self.head.max(dts);
         self.started = true;
         dts
