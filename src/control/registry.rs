@@ -26,7 +26,7 @@ use crate::mail::{
 use crate::types::{Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
-use super::standby::{Place, Standby, later};
+use super::standby::{Place, Standby};
 use super::subtracks::are_renditions;
 
 /// Silence after which a new publisher may replace the current one, in milliseconds.
@@ -379,7 +379,10 @@ impl Registry {
         if live.source().state != State::Live(session) {
             return;
         }
-        live.clock.position = later(live.clock.position, position);
+        // A standby that had not begun yet does not know the stream's clock.
+        if position.started {
+            live.clock.position = position;
+        }
         live.clock.epoch = live.clock.epoch.max(tracks.epoch);
         let (grace, ingest, key) =
             (live.settings.loss.publisher_grace, live.source().ingest, live.key.clone());

@@ -106,7 +106,7 @@ fn is_backup(params: &Params) -> bool {
 }
 
 /// Returns the later of two positions of a stream's clock.
-pub(super) fn later(one: Position, other: Position) -> Position {
+fn later(one: Position, other: Position) -> Position {
     Position { dts_ms: one.dts_ms.max(other.dts_ms), started: one.started || other.started }
 }
 

@@ -20,7 +20,7 @@ pub(super) const FIRST: &[Key] = &[
         DELIVERY,
         "standbyAfterMs",
         "1000",
-        "Silence before a standby takes over",
+        "Silence before a takeover",
         "Milliseconds without media after which a publisher is replaced by its standby",
     ),
     key(

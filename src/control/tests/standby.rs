@@ -112,7 +112,8 @@ fn a_publisher_that_yields_to_nobody_goes_on() {
     rig.mail(ToControl::Yielded { session: first, stream, seam: seam(7000, secs(1)) });
     assert_eq!(taken_over(&rig.take()), [(first, 7000, secs(1))]);
     // The other way round: it is ordered to take over when it has gone. Its worker does not know the stream's clock.
-    rig.gone(first, stream, Departure::Lost, 0);
+    let (departure, position, tracks) = (Departure::Lost, Position::default(), epoch_3());
+    rig.mail(ToControl::PublisherGone { session: first, stream, departure, position, tracks });
     rig.run_for(secs(1));
     let request = rig.request("s", 0);
     assert_eq!(rig.ask(request).unwrap().position.dts_ms, 7000, "the clock never steps back");
