@@ -19,7 +19,6 @@ const HLS: [&str; 5] = [
     "app.hlsEnableLowLatency=true",
     "app.id3TagEnabled=true",
 ];
-const TIMED: &str = "app.dataChannel.timedMetadata=true";
 const NAME: &[u8] = b"onDataMessage";
 
 /// Reads the HTTP-FLV stream of a server into memory until the server ends.
@@ -99,7 +98,7 @@ fn publisher(server: &Server, name: &str) -> RtcClient {
 
 #[test]
 fn messages_of_a_publisher_and_of_the_api_are_timed_metadata_of_every_format() {
-    let server = Server::start(&[&HLS[..], &[TIMED]].concat());
+    let server = Server::start(&[&HLS[..], &["app.dataChannel.timedMetadata=true"]].concat());
     let mut publisher = publisher(&server, "cam");
     let flv = flv(&server, "cam");
     publisher.run_until("a viewer", secs(20), |_| !flv.lock().unwrap().is_empty());
@@ -137,7 +136,7 @@ fn messages_of_a_publisher_and_of_the_api_are_timed_metadata_of_every_format() {
 
 #[test]
 fn a_flood_of_messages_is_cut_and_delays_no_picture_and_no_other_stream() {
-    let server = Server::start(&[&HLS[..], &[TIMED]].concat());
+    let server = Server::start(&[&HLS[..], &["app.dataChannel.timedMetadata=true"]].concat());
     let (mut flooder, mut other) = (publisher(&server, "flood"), publisher(&server, "calm"));
     let mut both =
         |flooder: &mut RtcClient, what: &str, done: &mut dyn FnMut(&RtcClient, &mut RtcClient) -> bool| {
