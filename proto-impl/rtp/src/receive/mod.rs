@@ -22,7 +22,7 @@ mod reorder;
 mod sources;
 #[cfg(feature = "std")]
 mod statistics;
-#[cfg(all(test, feature = "std"))]
+#[cfg(test)]
 mod tests;
 
 #[cfg(feature = "std")]
