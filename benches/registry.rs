@@ -62,7 +62,7 @@ fn measure(standing: usize) -> [Duration; 3] {
             stream,
             departure: Departure::Clean,
             position: Position::default(),
-            epoch: 0,
+            tracks: Arc::default(),
         });
     }
     let come_and_go = begin.elapsed();

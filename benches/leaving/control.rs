@@ -91,7 +91,7 @@ impl Publishers {
             let (departure, position) = (Departure::Clean, Position::default());
             self.control.handle_mail(
                 self.now,
-                ToControl::PublisherGone { session, stream, departure, position, epoch: 0 },
+                ToControl::PublisherGone { session, stream, departure, position, tracks: Arc::default() },
             );
             self.settle();
         }

@@ -9,11 +9,8 @@ pub(super) fn outcome(
     unwritable: &[String],
     work: Work,
 ) -> Outcome {
-    let work = match work {
-        Work::Archive(ArchiveWork::Dvr(work)) => work,
-        Work::Archive(work) => return kept::outcome(disk, unwritable, work),
-        work => panic!("{work:?}"),
-    };
+    let Work::Archive(work) = work else { panic!("{work:?}") };
+    let ArchiveWork::Dvr(work) = work else { return kept::outcome(disk, unwritable, work) };
     let mut lists = Vec::new();
     match work {
         DvrWork::Put { folder, name, data, .. } => {
