@@ -24,7 +24,9 @@ use crate::config::AppSettings;
 use crate::hub::{Blobs, Chosen, Entry, Package, PacketLogs, Selection};
 use crate::mail::{Message, SessionSettings};
 use crate::protocol::publisher::grant;
-use crate::protocol::{Apps, Context, Event, FamilyEvent, FamilyNews, Reply, Session, SubscriptionNews};
+use crate::protocol::{
+    Apps, Context, Event, FamilyEvent, FamilyNews, PublicationNews, Reply, Session, SubscriptionNews,
+};
 use crate::types::{ConnId, Handle, Now, SessionRef, StreamKey, WorkerId};
 
 const SPS: &[u8] = &[
@@ -181,13 +183,43 @@ fn an_offer_that_nobody_waits_for_changes_nothing() {
     viewer.handle_reply(&ctx, Reply::Family(FamilyNews::Message { from: asker, message }));
     let verdict = Ok(&tracks(h264(0x42)));
     viewer.handle_reply(&ctx, Reply::Subscription(Handle::ONLY, SubscriptionNews::Verdict(verdict)));
-    let said: Vec<FromSession> = std::iter::from_fn(|| viewer.poll_event(&ctx))
-        .filter_map(|event| {
-            if let Event::Family(FamilyEvent::Tell { message, .. }) = event { Some(message) } else { None }
-        })
-        .filter_map(|message| message.content::<FromSession>().cloned())
-        .collect();
+    let said = said(&mut viewer, &ctx);
     assert!(matches!(said[..], [FromSession::Described(_)]), "a viewer waits for our offer: {said:?}");
+}
+
+/// The messages of a session to its controller.
+fn said(session: &mut RtcSession, ctx: &Context<'_>) -> Vec<FromSession> {
+    let message = |event| {
+        let Event::Family(FamilyEvent::Tell { message, .. }) = event else { return None };
+        message.content::<FromSession>().cloned()
+    };
+    std::iter::from_fn(|| session.poll_event(ctx)).filter_map(message).collect()
+}
+
+#[test]
+fn a_later_offer_of_a_publisher_that_cannot_be_accepted_is_answered_and_ends_nothing() {
+    let now = Now { mono: Instant::now(), wall_ms: 0 };
+    let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
+    let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
+    let asker = SessionRef::new(WorkerId(0), ConnId { slot: 1, generation: 0 });
+    let first = offer(&[Codec::H264], Direction::SendRecv);
+    let ask = Ask { publishes: true, offer: Some(first.clone()), ..play_ask(None) };
+    let parts = (config(2, true), anchor(now.mono), "192.0.2.1:5000".parse().unwrap());
+    let mut publisher = RtcSession::new(&ctx, parts, asker, ask, Seed::from_number(2)).unwrap();
+    let verdict = PublicationNews::Verdict(Ok(grant()));
+    publisher.handle_reply(&ctx, Reply::Publication(Handle::ONLY, verdict));
+    assert!(matches!(said(&mut publisher, &ctx)[..], [FromSession::Described(_)]));
+    let mut offers = |offer: &Description| {
+        let message = Message::new(ToSession::Offer(offer.clone()));
+        publisher.handle_reply(&ctx, Reply::Family(FamilyNews::Message { from: asker, message }));
+        said(&mut publisher, &ctx)
+    };
+    // Another codec needs another session.
+    let other = Description::read(first.write().replace("H264/", "VP8/").as_bytes()).unwrap();
+    let answered = offers(&other);
+    assert!(matches!(answered[..], [FromSession::OfferRefused]), "{answered:?}");
+    let answered = offers(&first);
+    assert!(matches!(answered[..], [FromSession::Described(_)]), "{answered:?}");
 }
 
 // ---- publishers

@@ -234,6 +234,7 @@ impl Waiting {
             (
                 FromSession::Described(_)
                 | FromSession::Refused(_)
+                | FromSession::OfferRefused
                 | FromSession::Ended
                 | FromSession::Granted
                 | FromSession::Soon

@@ -34,7 +34,12 @@ impl RtcSession {
                 self.refuse(Refused::Description(error));
                 self.events.push_back(unpublished(Departure::Clean));
             }
-            (_, role) => self.role = role,
+            (Err(error), role) => {
+                tracing::debug!(stream = %self.key.id, %error, "later offer of a publisher refused");
+                self.role = role;
+                self.tell(FromSession::OfferRefused);
+            }
+            (Ok(_), role) => self.role = role,
         }
     }
 
