@@ -359,6 +359,42 @@ fn layers_are_renditions_and_one_that_is_not_sent_leaves_the_stream() {
     assert!(sent.iter().filter(|(_, track)| *track == high).count() > 190);
 }
 
+#[test]
+fn a_publisher_that_pauses_keeps_all_its_layers() {
+    let start = Instant::now();
+    let mut sections = published(&[Codec::Vp8], Codecs::ALL);
+    sections[0].layers = vec!["l".to_owned(), "m".to_owned(), "h".to_owned()];
+    let mut simulcast = Ingest::new(start, &grant(), &sections);
+    let mut spatial = Ingest::new(start, &grant(), &published(&[Codec::Vp9], Codecs::ALL));
+    let mut now = start;
+    let known = |ingest: &mut Ingest| {
+        std::iter::from_fn(|| ingest.poll_unit())
+            .last()
+            .map(|(_, tracks)| tracks.of_kind(TrackKind::Video).count())
+    };
+    // Pauses of all lengths, each after half a second of frames. Only the first frames are key frames.
+    for (n, pause) in [0, 300, 600, 1100, 2000, 2500, 9000, 60_000].into_iter().enumerate() {
+        now += Duration::from_millis(pause);
+        for picture in 0..25u32 {
+            let (is_first, stamp) =
+                (n == 0 && picture == 0, u32::try_from(n).unwrap() * 9_000_000 + picture * 1800);
+            for layer in 0..3u8 {
+                // Layers of a simulcast return one after the other.
+                let returned = u64::from(picture) * 20 >= u64::from(layer) * 100 || n == 0;
+                let delta = frame(stamp, false, Bytes::from_static(&[0x51, 1, 2]));
+                let video = if is_first { vp8_key(stamp, 320 << layer, 180 << layer) } else { delta };
+                assert!(!returned || simulcast.frame(now, (VIDEO, layer), video, None), "{pause} {picture}");
+                let picture = vp9_layer(stamp, is_first, 2 - layer, 2);
+                assert!(spatial.frame(now, (VIDEO, 0), picture, None), "{pause}");
+            }
+            simulcast.frame(now, (AUDIO, 0), sound(stamp / 2), None);
+            spatial.frame(now, (AUDIO, 0), sound(stamp / 2), None);
+            now += Duration::from_millis(20);
+        }
+        assert_eq!((known(&mut simulcast), known(&mut spatial)), (Some(3), Some(3)), "{pause}");
+    }
+}
+
 /// A frame of VP9 of one spatial layer (of three), with its size in key frames.
 fn vp9_layer(timestamp: u32, key_frame: bool, index: u8, top: u8) -> Frame {
     let size = key_frame.then_some((160 << index, 90 << index));
