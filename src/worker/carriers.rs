@@ -4,7 +4,6 @@
 
 use wire::Datagrams;
 
-use super::conn::CHILDREN_MAX;
 use super::conns::Conns;
 use super::datagrams::Ports;
 use super::dispatch::UNSENT_BYTES_MIN;
@@ -99,8 +98,10 @@ impl Conns {
         if let Some(family) = before.and_then(|before| self.get_mut(before)?.family.as_mut()) {
             family.children.retain(|child| *child != carrier);
         }
-        let Some(conn) = self.get(owner) else { return };
-        if conn.family.as_ref().map_or(0, |family| family.children.len()) >= CHILDREN_MAX {
+        if self.get(owner).is_none() {
+            return;
+        }
+        if !self.takes_child(owner) {
             self.call(turn, carrier, |session, ctx| {
                 session.close(ctx, "one session has too many connections")
             });

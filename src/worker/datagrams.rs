@@ -268,7 +268,8 @@ impl Ports {
         route
     }
 
-    /// Creates a session at a shared port on behalf of another session.
+    /// Creates a session at a shared port on behalf of another session. The port is asked only if the session will be
+    /// kept, because the port counts the sessions that it makes.
     pub(super) fn spawn_at(
         &mut self,
         turn: &mut Turn,
@@ -278,8 +279,9 @@ impl Ports {
         (port, what): (&'static str, Box<dyn Any + Send>),
         outlives: bool,
     ) {
-        let session = self.create_at(turn, conns, parent, child, port, what);
-        let Some((port, session)) = session.filter(|_| !turn.draining) else {
+        let is_kept = !turn.draining && conns.takes_child(parent);
+        let session = if is_kept { self.create_at(turn, conns, parent, child, port, what) } else { None };
+        let Some((port, session)) = session else {
             return conns.reply(turn, parent, Reply::Family(FamilyNews::Spawned { child, session: None }));
         };
         let Some(conn) = conns.get(parent) else { return };

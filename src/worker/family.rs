@@ -55,6 +55,12 @@ impl Conns {
         self.adopt(turn, parent, child, inner, false);
     }
 
+    /// True if a session exists and may have another child.
+    pub(super) fn takes_child(&self, parent: ConnId) -> bool {
+        let children = |conn: &Conn| conn.family.as_ref().map_or(0, |family| family.children.len());
+        self.get(parent).is_some_and(|conn| children(conn) < CHILDREN_MAX)
+    }
+
     /// Inserts a child session and replies to `parent`. The child ends with its parent unless `outlives` is set.
     pub(super) fn adopt(
         &mut self,
@@ -64,9 +70,7 @@ impl Conns {
         inner: Conn,
         outlives: bool,
     ) {
-        let Some(conn) = self.get(parent) else { return };
-        let children = conn.family.as_ref().map_or(0, |family| family.children.len());
-        let id = if children < CHILDREN_MAX { self.insert(inner) } else { None };
+        let id = if self.takes_child(parent) { self.insert(inner) } else { None };
         if let Some(id) = id {
             if !outlives {
                 self.relate(parent, id);

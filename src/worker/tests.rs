@@ -736,6 +736,7 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
 mod draining;
 mod leased;
 mod leaving;
+mod ports;
 mod room_views;
 mod rooms;
 mod standby;

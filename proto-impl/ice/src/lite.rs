@@ -135,7 +135,8 @@ pub struct LiteAgent {
     probes: Probes,
     selected: Option<Path>,
     connected: bool,
-    connect_by: Instant,
+    /// Time by which a path must be validated; `None` while the wait is held.
+    connect_by: Option<Instant>,
     closed: Option<CloseReason>,
     events: VecDeque<Event>,
     out: Outbox,
@@ -147,7 +148,7 @@ impl LiteAgent {
     #[must_use]
     pub fn new(now: Instant, config: Arc<LiteConfig>, seed: &Seed) -> Self {
         Self {
-            connect_by: now + config.connect_timeout,
+            connect_by: Some(now + config.connect_timeout),
             current: Generation { local: config.credentials(seed), remote: None },
             config,
             previous: None,
@@ -167,9 +168,20 @@ impl LiteAgent {
     /// answered whatever user name fragment of the peer they contain.
     pub fn set_remote(&mut self, now: Instant, credentials: Credentials) {
         self.current.remote = Some(credentials);
-        if !self.connected {
-            self.connect_by = now + self.config.connect_timeout;
+        if self.connect_by.is_some() {
+            self.connect_by = Some(now + self.config.connect_timeout);
         }
+    }
+
+    /// Holds the wait for a path, for a session whose description is not sent yet: no peer can connect before. The
+    /// owner limits the time until [`LiteAgent::begin_wait`].
+    pub const fn hold_wait(&mut self) {
+        self.connect_by = None;
+    }
+
+    /// Begins the wait for a path if it is held, because our description is sent.
+    pub fn begin_wait(&mut self, now: Instant) {
+        self.connect_by.get_or_insert(now + self.config.connect_timeout);
     }
 
     /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9). The peer's
@@ -254,7 +266,7 @@ impl LiteAgent {
         }
         self.leave_dead_path(now);
         self.probe(now);
-        if !self.connected && self.connect_by <= now {
+        if !self.connected && self.connect_by.is_some_and(|by| by <= now) {
             self.end(CloseReason::ConnectTimeout);
         }
     }
@@ -281,7 +293,7 @@ impl LiteAgent {
             return None;
         }
         let oldest = self.pairs.iter().map(|pair| pair.checked + self.config.consent_timeout).min();
-        let connect_by = (!self.connected).then_some(self.connect_by);
+        let connect_by = self.connect_by.filter(|_| !self.connected);
         let takeover = self.takeover().map(|(at, _)| at);
         [oldest, connect_by, takeover, self.probes.poll_timeout()].into_iter().flatten().min()
     }

@@ -16,12 +16,23 @@ use crate::rtp::{Direction, Extmap, Rtpmap, SsrcAttribute, SsrcGroup};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Attributes(Vec<Attribute>);
 
+#[cfg(test)]
+std::thread_local! {
+    static PASSES: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
+}
+
+/// The number of passes over lists of attributes that this thread has made.
+#[cfg(test)]
+pub(crate) fn passes() -> usize {
+    PASSES.get()
+}
+
 macro_rules! first {
     ($($(#[$doc:meta])* $name:ident: $variant:ident -> $type:ty;)+) => {
         $($(#[$doc])*
         #[must_use]
         pub fn $name(&self) -> Option<&$type> {
-            self.0.iter().find_map(|a| {
+            self.all().find_map(|a| {
                 let Attribute::$variant(value) = a else { return None };
                 let value: &$type = value;
                 Some(value)
@@ -34,7 +45,7 @@ macro_rules! every {
     ($($(#[$doc:meta])* $name:ident: $variant:ident -> $type:ty;)+) => {
         $($(#[$doc])*
         pub fn $name(&self) -> impl Iterator<Item = &$type> {
-            self.0.iter().filter_map(|a| {
+            self.all().filter_map(|a| {
                 let Attribute::$variant(value) = a else { return None };
                 let value: &$type = value;
                 Some(value)
@@ -57,7 +68,7 @@ impl Attributes {
 
     /// Iterates over all attributes in order.
     pub fn iter(&self) -> impl Iterator<Item = &Attribute> {
-        self.0.iter()
+        self.all()
     }
 
     /// The number of attributes.
@@ -90,6 +101,13 @@ impl Attributes {
             let Attribute::Other { name: known, value } = a else { return None };
             (known == name).then_some(value.as_deref())
         })
+    }
+
+    /// Iterates over all attributes; tests count the calls.
+    fn all(&self) -> core::slice::Iter<'_, Attribute> {
+        #[cfg(test)]
+        PASSES.set(PASSES.get() + 1);
+        self.0.iter()
     }
 
     first! {

@@ -17,5 +17,8 @@ pub const BANDWIDTHS_MAX: usize = 16;
 pub const VALUES_MAX: usize = 128;
 /// Maximum number of formats in one `m=` line; there are 128 payload types.
 pub const FORMATS_MAX: usize = 128;
+/// Maximum number of feedback types of one format, including those for `*`; further ones are ignored. Browsers list
+/// five.
+pub const FEEDBACK_MAX: usize = 16;
 /// Maximum length of an ICE user name fragment or password, in characters (RFC 8839 §5.4).
 pub const ICE_CHARS_MAX: usize = 256;

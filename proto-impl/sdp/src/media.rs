@@ -9,8 +9,8 @@ use crate::attribute::Attribute;
 use crate::attributes::Attributes;
 use crate::fmtp::Parameters;
 use crate::host::Connection;
-use crate::limits::{FORMATS_MAX, VALUES_MAX};
-use crate::rtp::{Feedback, PayloadType, Rtpmap};
+use crate::limits::{FEEDBACK_MAX, FORMATS_MAX};
+use crate::rtp::{Feedback, PayloadType, RtcpFb, Rtpmap};
 use crate::text::{first_word, number, word};
 
 /// Media type of a section.
@@ -123,7 +123,7 @@ pub struct Format {
     pub rtpmap: Rtpmap,
     /// Parameters from all `fmtp` lines of the payload type.
     pub parameters: Parameters,
-    /// Feedback types, including those for `*`.
+    /// Feedback types, including those for `*`; at most [`crate::limits::FEEDBACK_MAX`].
     pub feedback: Vec<Feedback>,
 }
 
@@ -135,15 +135,36 @@ impl Format {
     }
 
     /// True if this is the `rtx` format for this payload type.
-    pub(crate) fn repairs(&self, payload_type: PayloadType) -> bool {
+    fn repairs(&self, payload_type: PayloadType) -> bool {
         self.rtpmap.is("rtx") && self.parameters.number("apt") == Some(payload_type.number().into())
     }
 
     /// True if this is the redundant form (RFC 2198) of this payload type and no other.
-    pub(crate) fn doubles(&self, payload_type: PayloadType) -> bool {
+    fn doubles(&self, payload_type: PayloadType) -> bool {
         let is_it = |part: &str| number(part) == Some(u32::from(payload_type.number()));
         let of = |name: &str| name.split('/').all(is_it);
         self.rtpmap.is("red") && self.parameters.iter().next().is_some_and(|first| of(&first.name))
+    }
+
+    /// Returns the payload type for retransmissions of this format (RFC 4588): the `rtx` among the formats of its
+    /// section whose `apt` refers to it.
+    #[must_use]
+    pub fn rtx_in(&self, section: &[Self]) -> Option<PayloadType> {
+        let own = self.payload_type();
+        section.iter().find(|format| format.repairs(own)).map(Self::payload_type)
+    }
+
+    /// Returns the payload type for the redundant form of this format (RFC 2198), among the formats of its section.
+    #[must_use]
+    pub fn red_in(&self, section: &[Self]) -> Option<PayloadType> {
+        let own = self.payload_type();
+        section.iter().find(|format| format.doubles(own)).map(Self::payload_type)
+    }
+
+    fn add_feedback(&mut self, feedback: &Feedback) {
+        if self.feedback.len() < FEEDBACK_MAX && !self.feedback.contains(feedback) {
+            self.feedback.push(feedback.clone());
+        }
     }
 }
 
@@ -213,47 +234,59 @@ impl Media {
     }
 
     /// Returns the format of a payload type, from its `rtpmap` or the static assignments; `None` if neither
-    /// defines it.
+    /// defines it. To look at several formats, use [`Media::rtp_formats`], because each call reads all attributes.
     #[must_use]
     pub fn format(&self, payload_type: PayloadType) -> Option<Format> {
-        let mut rtpmap = None;
-        let (mut parameters, mut feedback) = (Parameters::new(), Vec::new());
-        for attribute in self.attributes.iter() {
-            if let Attribute::Rtpmap(map) = attribute {
-                let first = rtpmap.is_none() && map.payload_type == payload_type;
-                rtpmap = if first { Some(map.clone()) } else { rtpmap };
-            } else if let Attribute::Fmtp(fmtp) = attribute {
-                if fmtp.payload_type == payload_type {
-                    parameters.extend(&fmtp.parameters);
-                }
-            } else if let Attribute::RtcpFb(fb) = attribute
-                && fb.payload_type.is_none_or(|of| of == payload_type)
-                && feedback.len() < VALUES_MAX
-                && !feedback.contains(&fb.feedback)
-            {
-                feedback.push(fb.feedback.clone());
+        self.read_formats(&[payload_type]).pop()
+    }
+
+    /// Iterates over all known formats in order of preference. Each call reads all attributes once.
+    pub fn rtp_formats(&self) -> impl Iterator<Item = Format> {
+        self.read_formats(self.payload_types()).into_iter()
+    }
+
+    /// Returns the known formats among these payload types, in their order. The effort is proportional to the number
+    /// of attributes: a line is added to its own format, and a line for `*` to all, but only the first
+    /// [`FEEDBACK_MAX`] different ones.
+    fn read_formats(&self, types: &[PayloadType]) -> Vec<Format> {
+        let mut maps: [Option<&Rtpmap>; FORMATS_MAX] = [None; FORMATS_MAX];
+        for map in self.attributes.rtpmaps() {
+            if let Some(first) = maps.get_mut(usize::from(map.payload_type.number())) {
+                first.get_or_insert(map);
             }
         }
-        let rtpmap = rtpmap.or_else(|| Rtpmap::of_static(payload_type))?;
-        Some(Format { rtpmap, parameters, feedback })
-    }
-
-    /// Iterates over all known formats in order of preference.
-    pub fn rtp_formats(&self) -> impl Iterator<Item = Format> {
-        self.payload_types().iter().filter_map(|&payload_type| self.format(payload_type))
-    }
-
-    /// Returns the payload type for retransmissions of `payload_type` (RFC 4588): the `rtx` whose `apt`
-    /// refers to it.
-    #[must_use]
-    pub fn rtx_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
-        self.rtp_formats().find(|format| format.repairs(payload_type)).map(|format| format.payload_type())
-    }
-
-    /// Returns the payload type for the redundant form of `payload_type` (RFC 2198).
-    #[must_use]
-    pub fn red_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
-        self.rtp_formats().find(|format| format.doubles(payload_type)).map(|format| format.payload_type())
+        let mut places: [Option<usize>; FORMATS_MAX] = [None; FORMATS_MAX];
+        let mut formats: Vec<Format> = Vec::new();
+        for payload_type in types {
+            let at = usize::from(payload_type.number());
+            let map = maps.get(at).copied().flatten().cloned().or_else(|| Rtpmap::of_static(*payload_type));
+            if let (Some(rtpmap), Some(place)) = (map, places.get_mut(at)) {
+                *place = Some(formats.len());
+                formats.push(Format { rtpmap, parameters: Parameters::new(), feedback: Vec::new() });
+            }
+        }
+        let place = |of: PayloadType| places.get(usize::from(of.number())).copied().flatten();
+        let mut of_all: Vec<&Feedback> = Vec::new();
+        for attribute in self.attributes.iter() {
+            if let Attribute::Fmtp(fmtp) = attribute {
+                if let Some(format) = place(fmtp.payload_type).and_then(|at| formats.get_mut(at)) {
+                    format.parameters.extend(&fmtp.parameters);
+                }
+            } else if let Attribute::RtcpFb(RtcpFb { payload_type, feedback }) = attribute {
+                match payload_type {
+                    Some(of) => {
+                        let format = place(*of).and_then(|at| formats.get_mut(at));
+                        format.into_iter().for_each(|format| format.add_feedback(feedback));
+                    }
+                    None if of_all.len() < FEEDBACK_MAX && !of_all.contains(&feedback) => {
+                        of_all.push(feedback);
+                        formats.iter_mut().for_each(|format| format.add_feedback(feedback));
+                    }
+                    None => {}
+                }
+            }
+        }
+        formats
     }
 
     /// Adds the `rtpmap`, `rtcp-fb` and `fmtp` lines of a format, whose payload type must be listed in
@@ -263,7 +296,7 @@ impl Media {
         self.attributes.push(Attribute::Rtpmap(format.rtpmap.clone()));
         for feedback in &format.feedback {
             let (payload_type, feedback) = (Some(payload_type), feedback.clone());
-            self.attributes.push(Attribute::RtcpFb(crate::rtp::RtcpFb { payload_type, feedback }));
+            self.attributes.push(Attribute::RtcpFb(RtcpFb { payload_type, feedback }));
         }
         if !format.parameters.is_empty() {
             let parameters = format.parameters.clone();
@@ -311,15 +344,63 @@ mod tests {
         ] {
             media.attributes.push(Attribute::read(line).unwrap());
         }
-        let h264 = media.rtp_formats().next().unwrap();
+        let formats: Vec<Format> = media.rtp_formats().collect();
+        let h264 = formats[0].clone();
         assert_eq!(h264.parameters.to_string(), "packetization-mode=1;profile-level-id=42e01f");
         assert_eq!(h264.feedback, [Feedback::Pli, Feedback::Nack]);
-        assert_eq!(media.rtx_of(h264.payload_type()), PayloadType::new(97));
+        assert_eq!(h264.rtx_in(&formats), PayloadType::new(97));
         // PCMU (0) is known without an `rtpmap`. 98 has none, so its encoding is unknown, and it is left out.
-        assert_eq!(media.rtp_formats().count(), 3);
+        assert_eq!(formats.len(), 3);
         let mut copy = Media::read("video 9 RTP/SAVPF 96").unwrap();
         copy.push_format(&h264);
         assert_eq!(copy.rtp_formats().next(), Some(h264));
+    }
+
+    /// A section of this many formats, with as many feedback types for all of them.
+    fn wide(count: u8) -> Media {
+        let types: String = (0..count).map(|n| format!(" {n}")).collect();
+        let mut media = Media::read(&format!("audio 9 UDP/TLS/RTP/SAVPF{types}")).unwrap();
+        for n in 0..count {
+            media.attributes.push(Attribute::read(&format!("rtpmap:{n} opus/9")).unwrap());
+            media.attributes.push(Attribute::read(&format!("rtcp-fb:* a{n}")).unwrap());
+        }
+        media
+    }
+
+    #[test]
+    fn w_16_formats_cost_no_more_than_their_lines() {
+        use crate::attributes::passes;
+        let own = wide(1);
+        let ours: Vec<Format> = own.rtp_formats().collect();
+        for count in [1, 8, 64, 128] {
+            let media = wide(count);
+            let before = passes();
+            let formats: Vec<Format> = media.rtp_formats().collect();
+            assert_eq!(
+                (formats.len(), passes() - before),
+                (usize::from(count), 2),
+                "one pass for each kind of line"
+            );
+            let kept: usize = formats.iter().map(|format| format.feedback.len()).sum();
+            assert_eq!(kept, formats.len() * formats.len().min(FEEDBACK_MAX));
+            let before = passes();
+            assert_eq!(media.select(&ours).len(), 1);
+            assert_eq!(passes() - before, 2);
+        }
+    }
+
+    #[test]
+    fn feedback_of_a_format_is_limited_and_comes_in_the_order_of_its_lines() {
+        let mut media = wide(128);
+        let mut first = Attributes::new();
+        first.push(Attribute::read("rtcp-fb:7 nack").unwrap());
+        first.push(Attribute::read("rtcp-fb:* nack pli").unwrap());
+        first.extend(media.attributes.iter().cloned());
+        media.attributes = first;
+        let format = media.format(PayloadType::new(7).unwrap()).unwrap();
+        assert_eq!(format.feedback.len(), FEEDBACK_MAX);
+        let other = |name: &str| Feedback::Other(name.to_owned());
+        assert_eq!(format.feedback[..4], [Feedback::Nack, Feedback::Pli, other("a0"), other("a1")]);
     }
 
     #[test]

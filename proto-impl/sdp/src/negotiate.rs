@@ -4,6 +4,7 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::attribute::Attribute;
@@ -36,30 +37,12 @@ pub struct Selected {
 
 impl Media {
     /// Selects the formats in this offered section that we support, in our order of preference. If several
-    /// offered formats match one of ours, the first of them is selected. No format is selected twice.
+    /// offered formats match one of ours, the first of them is selected. No format is selected twice. To select
+    /// several times from one section, use [`Format::select`].
     #[must_use]
     pub fn select(&self, ours: &[Format]) -> Vec<Selected> {
         let offered: Vec<Format> = self.rtp_formats().collect();
-        let mut selected: Vec<Selected> = Vec::new();
-        for (index, own) in ours.iter().enumerate() {
-            let free = |format: &Format| {
-                selected.iter().all(|taken| taken.answer.payload_type() != format.payload_type())
-            };
-            let Some(found) = offered.iter().find(|format| format.matches(own) && free(format)) else {
-                continue;
-            };
-            let rtx = offered.iter().find(|format| format.repairs(found.payload_type()));
-            let red = offered.iter().find(|format| format.doubles(found.payload_type()));
-            let (rtx, red) = (rtx.map(Format::payload_type), red.map(Format::payload_type));
-            selected.push(Selected {
-                answer: answer(found, own),
-                offered: found.clone(),
-                ours: index,
-                rtx,
-                red,
-            });
-        }
-        selected
+        Format::select(&offered, ours)
     }
 
     /// Returns the answer to this offered section with these formats: its kind, protocol, `mid`, RTCP flags,
@@ -177,6 +160,26 @@ fn answer(offered: &Format, ours: &Format) -> Format {
 }
 
 impl Format {
+    /// Selects those of a section's formats that match one of ours. See [`Media::select`].
+    #[must_use]
+    pub fn select(offered: &[Self], ours: &[Self]) -> Vec<Selected> {
+        let mut is_taken = vec![false; offered.len()];
+        let mut selected: Vec<Selected> = Vec::new();
+        for (index, own) in ours.iter().enumerate() {
+            let mut free = offered.iter().zip(&mut is_taken).filter(|(_, is_taken)| !**is_taken);
+            let Some((found, taken)) = free.find(|(format, _)| format.matches(own)) else { continue };
+            *taken = true;
+            selected.push(Selected {
+                answer: answer(found, own),
+                offered: found.clone(),
+                ours: index,
+                rtx: found.rtx_in(offered),
+                red: found.red_in(offered),
+            });
+        }
+        selected
+    }
+
     /// Creates the retransmission format for another format (RFC 4588 §8).
     #[must_use]
     pub fn rtx(payload_type: PayloadType, of: &Rtpmap) -> Self {
@@ -353,7 +356,8 @@ mod tests {
         assert_eq!((h264.ours, h264.rtx), (0, PayloadType::new(114)));
         assert_eq!(selected[1].offered.rtpmap.encoding, "VP8");
         let answer = video.accept(&selected, Direction::SendOnly, Direction::RecvOnly);
-        assert_eq!(answer.rtx_of(h264.answer.payload_type()), h264.rtx);
+        let answered: Vec<Format> = answer.rtp_formats().collect();
+        assert_eq!(answered[0].rtx_in(&answered), h264.rtx);
         let uris = ["urn:ietf:params:rtp-hdrext:sdes:mid"];
         assert_eq!(video.answer_extmaps(&uris).len(), 1);
     }

@@ -201,9 +201,9 @@ impl Reader {
         if self.form == Form::Description && !self.seen.version {
             return Err(Error::NoVersion { line: 1 });
         }
-        let is_left = self.description.media.iter().any(|media| media.rtp_formats().next().is_some());
+        let is_left = || self.description.media.iter().any(|media| media.rtp_formats().next().is_some());
         match self.fault {
-            Some(fault) if !is_left => Err(fault),
+            Some(fault) if !is_left() => Err(fault),
             None if self.form == Form::Streams && self.description.media.is_empty() => Err(Error::NoMedia),
             Some(_) | None => Ok(self.description),
         }

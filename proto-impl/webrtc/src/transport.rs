@@ -83,6 +83,20 @@ impl Agent {
         }
     }
 
+    /// Holds a lite agent's wait for a path. The checks of a full agent begin by themselves.
+    pub(crate) fn hold_wait(&mut self) {
+        if let Self::Lite(agent) = self {
+            agent.hold_wait();
+        }
+    }
+
+    /// Begins a lite agent's wait for a path.
+    pub(crate) fn begin_wait(&mut self, now: Instant) {
+        if let Self::Lite(agent) = self {
+            agent.begin_wait(now);
+        }
+    }
+
     /// True if media on an unvalidated path may come from the peer.
     fn may_follow(&self, path: &Path) -> bool {
         match self {

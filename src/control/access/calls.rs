@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use crate::control::Control;
 use crate::control::admission::Gate;
-use crate::mail::{CallEvent, CallNews, PlayRequest, ToWorker};
+use crate::mail::{CallEvent, CallNews, NoSubscription, PlayRequest, ToWorker};
 use crate::types::{Now, SessionRef, StreamKey};
 
 /// Maximum number of sockets in a call.
@@ -64,6 +64,17 @@ impl Calls {
         Some((other?, CallNews::Alone))
     }
 
+    /// Refuses a socket. If it has joined the call before, it leaves the call. Returns the sockets to notify.
+    fn refuse(
+        &mut self,
+        key: &StreamKey,
+        session: SessionRef,
+        why: NoSubscription,
+    ) -> Vec<(SessionRef, CallNews)> {
+        let refused = (session, CallNews::Refused(why));
+        std::iter::once(refused).chain(self.leave(key, session)).collect()
+    }
+
     /// Returns the calls of a socket.
     fn of(&self, session: SessionRef) -> Vec<StreamKey> {
         self.joined.get(&session).into_iter().flatten().cloned().collect()
@@ -90,7 +101,7 @@ impl Control {
         let verdict = ask.map(|ask| Gate::of(self, now).check_call(ask));
         for key in keys {
             let news = match &verdict {
-                Some(Err(why)) => vec![(session, CallNews::Refused(why.clone()))],
+                Some(Err(why)) => self.access.calls.refuse(&key, session, why.clone()),
                 Some(Ok(())) => self.access.calls.join(&key, session),
                 None => self.access.calls.leave(&key, session).into_iter().collect(),
             };
@@ -126,5 +137,19 @@ mod tests {
         assert_eq!(calls.leave(&key, socket(2)), Some((socket(3), CallNews::Alone)));
         assert_eq!(calls.leave(&key, socket(3)), None);
         assert_eq!(calls.held(), 0);
+    }
+
+    #[test]
+    fn a_refused_socket_is_in_no_call() {
+        let (mut calls, key) = (Calls::default(), StreamKey::new("live", "a"));
+        let refused = |slot| (socket(slot), CallNews::Refused(NoSubscription::NotFound));
+        assert_eq!(calls.refuse(&key, socket(1), NoSubscription::NotFound), [refused(1)]);
+        calls.join(&key, socket(1));
+        calls.join(&key, socket(2));
+        // The second `join` of a member is refused, for example because its token has expired.
+        let news = calls.refuse(&key, socket(1), NoSubscription::NotFound);
+        assert_eq!(news, [refused(1), (socket(2), CallNews::Alone)]);
+        assert_eq!(calls.join(&key, socket(3)).first(), Some(&(socket(3), CallNews::Joined)));
+        assert!(calls.of(socket(1)).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use turn::{Client, Config, Endpoint, Incoming, Peer, Peers};
@@ -12,7 +12,11 @@ use super::settings::{TurnSettings, secret_of};
 use crate::mail::SessionSettings;
 use crate::protocol::row::PortContext;
 use crate::protocol::{Context, Demux, Remote, Route, Session, registry};
-use crate::types::ConnId;
+use crate::types::{ConnId, Now};
+
+/// Difference between the wall clock and the time since an anchor, above which the anchor is renewed. Credentials and
+/// nonces have a resolution of a second.
+const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(1);
 
 /// The demultiplexer of the port.
 #[derive(Debug)]
@@ -20,6 +24,8 @@ pub(super) struct TurnPort {
     seed: Seed,
     /// The endpoint, made when the first message arrives, and the settings from which it was made.
     endpoint: Option<(Endpoint<ConnId>, SessionSettings)>,
+    /// The anchor of the endpoint's configuration.
+    anchor: (Instant, Duration),
     /// The client of the last datagram that was [`Route::New`].
     newcomer: Option<Box<Incoming>>,
 }
@@ -32,7 +38,8 @@ const fn begins(datagram: &[u8]) -> bool {
 impl TurnPort {
     pub(super) fn new(ctx: &PortContext<'_>) -> Self {
         // The seed is shared by all workers, so that a nonce stays valid when the client reaches another one.
-        Self { seed: ctx.shared_seed("TURN port"), endpoint: None, newcomer: None }
+        let (seed, anchor) = (ctx.shared_seed("TURN port"), anchor_of(ctx.now));
+        Self { seed, endpoint: None, anchor, newcomer: None }
     }
 
     /// Returns the endpoint for the current settings; `None` if there is no TURN server.
@@ -40,8 +47,9 @@ impl TurnPort {
         let is_of_now = |(_, of): &(_, SessionSettings)| {
             Arc::ptr_eq(&of.site, &ctx.server.site) && of.protocols == ctx.server.protocols
         };
-        if !self.endpoint.as_ref().is_some_and(is_of_now) {
+        if !self.endpoint.as_ref().is_some_and(is_of_now) || !has_time(self.anchor, ctx.now) {
             let config = Arc::new(config(ctx)?);
+            self.anchor = config.anchor;
             match &mut self.endpoint {
                 Some((endpoint, of)) => {
                     endpoint.set_config(config);
@@ -57,6 +65,17 @@ impl TurnPort {
     }
 }
 
+const fn anchor_of(now: Now) -> (Instant, Duration) {
+    (now.mono, Duration::from_millis(now.wall_ms))
+}
+
+/// True if the time since an anchor is the wall clock's. It is not after the clock was set, for example because the
+/// machine started without the time, or was suspended.
+fn has_time((at, since): (Instant, Duration), now: Now) -> bool {
+    let expected = since.saturating_add(now.mono.saturating_duration_since(at));
+    expected.abs_diff(Duration::from_millis(now.wall_ms)) <= CLOCK_DIFFERENCE_MAX
+}
+
 /// Returns the configuration of new allocations.
 fn config(ctx: &Context<'_>) -> Option<Config> {
     let settings = TurnSettings::of(ctx.server)?;
@@ -67,7 +86,7 @@ fn config(ctx: &Context<'_>) -> Option<Config> {
         peers: Peers::new(peers.into_iter().map(|media| Peer { told: media.told, real: media.own })),
         caps: settings.caps,
         bytes_per_second: settings.bytes_per_second,
-        anchor: (ctx.now.mono, Duration::from_millis(ctx.now.wall_ms)),
+        anchor: anchor_of(ctx.now),
     })
 }
 
@@ -127,5 +146,39 @@ impl Demux for TurnPort {
 
     fn sessions(&self) -> usize {
         self.endpoint.as_ref().map_or(0, |(endpoint, _)| endpoint.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ServerSettings;
+    use crate::hub::Blobs;
+    use crate::protocol::{Apps, schema};
+    use crate::types::WorkerId;
+
+    #[test]
+    fn credentials_expire_by_the_wall_clock_also_after_it_was_set() {
+        let mut now = Now { mono: Instant::now(), wall_ms: 0 };
+        let settings =
+            [("turn.enabled", "true"), ("turn.secret", "0123456789abcdef"), ("turn.realm", "media.example")];
+        let server = ServerSettings::of(schema(), &settings).unwrap();
+        let server = SessionSettings::of(&server, "node", Arc::default());
+        let mut port = TurnPort::new(&PortContext::new(now, WorkerId(0), &Seed::from_number(1)));
+        let (apps, blobs) = (Apps::new(), Blobs::default());
+        // The time since 1970 by which a client that comes now is judged.
+        let mut judged = |mono_ms: u64, wall_ms: u64| {
+            now = Now { mono: now.mono + Duration::from_millis(mono_ms), wall_ms };
+            let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
+            assert!(port.endpoint(&ctx).is_some());
+            let (at, since) = port.anchor;
+            (since + now.mono.duration_since(at)).as_millis()
+        };
+        assert_eq!(judged(0, 1000), 1000);
+        assert_eq!(judged(60_000, 61_000), 61_000);
+        // The clock is set to the true time, then back, and is trimmed by parts of a second.
+        assert_eq!(judged(10, 1_790_000_000_000), 1_790_000_000_000);
+        assert_eq!(judged(10, 1_780_000_000_000), 1_780_000_000_000);
+        assert_eq!(judged(1000, 1_780_000_000_300), 1_780_000_001_000, "one anchor while it fits");
     }
 }

@@ -52,7 +52,7 @@ struct Incoming {
     spatial: Option<u8>,
     /// Number of the group of renditions; 0 if the section has no layers.
     group: u8,
-    /// Time of the last frame.
+    /// Time of the last frame, without long pauses of the whole section since then.
     heard: Option<Instant>,
     track: TrackId,
     codec: Codec,
@@ -247,17 +247,21 @@ impl Ingest {
         }
     }
 
-    /// Removes layers of a section that the publisher no longer sends.
+    /// Removes layers of a section that the publisher no longer sends. A publisher that pauses pauses all layers of the
+    /// section, so at most half of a layer's time passes during a pause: after it, each layer has the other half to
+    /// return.
     fn drop_silent_layers(&mut self, now: Instant, section: SectionId) {
-        // Spatial layers are compared with each other, because a publisher that pauses pauses all of them.
-        let of_section = |one: &&Incoming| one.section == section && one.group != 0;
-        let newest = self.sections.iter().filter(of_section).filter_map(|one| one.heard).max();
+        let silence = |one: &Incoming| if one.spatial.is_some() { SPATIAL_SILENCE } else { LAYER_SILENCE };
+        let of_section = |one: &Incoming| one.section == section && one.group != 0;
+        let newest = self.sections.iter().filter(|one| of_section(one)).filter_map(|one| one.heard).max();
+        let pause = newest.map_or(Duration::ZERO, |newest| now.saturating_duration_since(newest));
+        for one in self.sections.iter_mut().filter(|one| of_section(one)) {
+            let excess = pause.saturating_sub(silence(one) / 2);
+            one.heard = one.heard.and_then(|heard| heard.checked_add(excess));
+        }
         self.drop_layers(|one| {
-            let (by, after) = match one.spatial {
-                Some(_) => (newest.unwrap_or(now), SPATIAL_SILENCE),
-                None => (now, LAYER_SILENCE),
-            };
-            one.section == section && one.heard.is_some_and(|at| by.saturating_duration_since(at) >= after)
+            let is_silent = |heard| now.saturating_duration_since(heard) >= silence(one);
+            one.section == section && one.heard.is_some_and(is_silent)
         });
     }
 

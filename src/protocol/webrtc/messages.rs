@@ -93,6 +93,8 @@ pub(super) enum FromSession {
     Started,
     /// The session was refused.
     Refused(Refused),
+    /// A later offer of the publisher cannot be accepted. Its stream continues as before.
+    OfferRefused,
     /// The stream or the session has ended.
     Ended,
     /// The tracks of the stream, as far as known.

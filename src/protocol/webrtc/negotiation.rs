@@ -28,6 +28,8 @@ const HEVC_PROFILE: usize = 1;
 /// Profiles of H.265 (H.265 §A.3).
 const HEVC_MAIN: u32 = 1;
 const HEVC_MAIN_10: u32 = 2;
+/// Maximum number of a section's own forms of a codec that are considered. Browsers offer up to ten.
+const MIRRORED_MAX: usize = 16;
 /// The prefix that pages strip from a track's name to get the stream's id.
 const VIDEO_PREFIX: &str = "ARDAMSv";
 const AUDIO_PREFIX: &str = "ARDAMSa";
@@ -35,25 +37,39 @@ const AUDIO_PREFIX: &str = "ARDAMSa";
 /// Chooses the codec of a publisher's section among those enabled: H.264 if offered, because every protocol carries it;
 /// otherwise the first known codec.
 pub(super) fn take(media: &Media, codecs: Codecs) -> Option<MediaPreference> {
-    let offered: Vec<Codec> = media
-        .rtp_formats()
-        .filter_map(|format| codec_of_description(&format))
-        .filter(|codec| is_carried(*codec) && codecs.has(*codec))
-        .collect();
-    let preferred = offered.iter().find(|codec| **codec == Codec::H264);
-    let mut formats = preferred.into_iter().chain(&offered).map(|codec| forms_taken(media, *codec));
-    let formats = formats.find(|formats| !media.select(formats).is_empty())?;
+    let offered: Vec<Format> = media.rtp_formats().collect();
+    let mut known = codecs_of(&offered);
+    known.retain(|codec| is_carried(*codec) && codecs.has(*codec));
+    let preferred = known.iter().find(|codec| **codec == Codec::H264);
+    let mut formats = preferred.into_iter().chain(&known).map(|codec| forms_taken(&offered, *codec));
+    let formats = formats.find(|forms| accepts(&offered, forms))?;
     Some(MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
+}
+
+/// Returns the known codecs of a section in order of preference, each once.
+fn codecs_of(offered: &[Format]) -> Vec<Codec> {
+    let mut known = Vec::new();
+    for codec in offered.iter().filter_map(codec_of_description) {
+        if !known.contains(&codec) {
+            known.push(codec);
+        }
+    }
+    known
+}
+
+/// True if a section offers one of these forms.
+fn accepts(offered: &[Format], forms: &[Format]) -> bool {
+    forms.iter().any(|form| offered.iter().any(|format| format.matches(form)))
 }
 
 /// Returns the forms of a codec for the answer to a publisher's section: the usual forms if the section offers any of
 /// them; otherwise those that the section offers, whatever their profile, because the server does not decode them.
-fn forms_taken(media: &Media, codec: Codec) -> Vec<Format> {
+fn forms_taken(offered: &[Format], codec: Codec) -> Vec<Format> {
     let usual = formats_of(codec);
-    if !media.select(&usual).is_empty() {
+    if accepts(offered, &usual) {
         return usual;
     }
-    mirrored(media, codec).collect()
+    mirrored(offered, codec).collect()
 }
 
 /// True if a publisher would send video that is not supported. Its offer is then refused as a whole, because the stream
@@ -67,7 +83,7 @@ pub(super) fn leaves_out_video(offer: &Description, codecs: Codecs) -> bool {
 /// Returns the offered forms of a codec, reduced to parameters that both sides of an answer share. Forms that cannot be
 /// depacketized are left out: interleaved H.264 (RFC 6184 §5.4), H.265 in several streams or with decoding order
 /// numbers (RFC 7798 §7.1).
-fn mirrored(media: &Media, codec: Codec) -> impl Iterator<Item = Format> {
+fn mirrored(offered: &[Format], codec: Codec) -> impl Iterator<Item = Format> {
     let feedback = formats_of(codec).into_iter().next().map(|format| format.feedback).unwrap_or_default();
     let names: &[&str] = match codec {
         Codec::H264 => &["level-asymmetry-allowed", "packetization-mode", "profile-level-id"],
@@ -78,17 +94,16 @@ fn mirrored(media: &Media, codec: Codec) -> impl Iterator<Item = Format> {
         Codec::Aac | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Flac => &[],
     };
     let video = codec.kind() == TrackKind::Video;
-    let of_codec = media
-        .rtp_formats()
-        .filter(move |format| video && codec_of_description(format) == Some(codec) && is_readable(format));
-    of_codec.map(move |offered| {
+    let is_of_codec =
+        move |format: &&Format| video && codec_of_description(format) == Some(codec) && is_readable(format);
+    offered.iter().filter(is_of_codec).take(MIRRORED_MAX).map(move |offered| {
         let mut parameters = Parameters::new();
         for name in names {
             if let Some(value) = offered.parameters.get(name) {
                 parameters.set(name, value);
             }
         }
-        Format { rtpmap: offered.rtpmap, parameters, feedback: feedback.clone() }
+        Format { rtpmap: offered.rtpmap.clone(), parameters, feedback: feedback.clone() }
     })
 }
 
@@ -156,13 +171,14 @@ pub(super) fn to_come(tracks: &Tracks, is_seasoned: bool) -> &'static [TrackKind
 /// section of a kind that the stream lacks is reserved for a future track.
 pub(super) fn give(media: &Media, stream: Shown<'_>, taken: &mut Taken) -> Option<MediaPreference> {
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
+    let offered: Vec<Format> = media.rtp_formats().collect();
     let formats = match default_of(stream.tracks, kind) {
         _ if taken.0.contains(&kind) => Vec::new(),
-        Some(track) => forms_given(media, track),
-        None => forms_reserved(media, stream.reserved(kind)),
+        Some(track) => forms_given(&offered, track),
+        None => forms_reserved(&offered, stream.reserved(kind)),
     };
-    if media.select(&formats).is_empty() {
-        return idle(media);
+    if !accepts(&offered, &formats) {
+        return idle(&offered);
     }
     taken.0.push(kind);
     Some(MediaPreference { direction: Direction::SendOnly, formats, msid: Some(name_of(kind, stream.id)) })
@@ -170,10 +186,9 @@ pub(super) fn give(media: &Media, stream: Shown<'_>, taken: &mut Taken) -> Optio
 
 /// Returns the forms in which a future track may be sent in a viewer's section: the first of each codec that the
 /// viewer accepts.
-fn forms_reserved(media: &Media, codecs: impl Iterator<Item = Codec>) -> Vec<Format> {
-    let is_taken =
-        |form: &Format| takes_fragments(form) && !media.select(std::slice::from_ref(form)).is_empty();
-    codecs.filter_map(|codec| forms_taken(media, codec).into_iter().find(is_taken)).collect()
+fn forms_reserved(offered: &[Format], codecs: impl Iterator<Item = Codec>) -> Vec<Format> {
+    let is_taken = |form: &Format| takes_fragments(form) && accepts(offered, std::slice::from_ref(form));
+    codecs.filter_map(|codec| forms_taken(offered, codec).into_iter().find(is_taken)).collect()
 }
 
 /// Returns the track that a viewer's section carries, and the payload type in which the track is sent: that of the
@@ -191,9 +206,9 @@ pub(super) fn carries<'t>(section: &Section, tracks: &'t Tracks) -> Option<(&'t 
 
 /// Returns the forms in which a track may be sent in a viewer's section: the usual forms, and the forms that the viewer
 /// offers, except for forms whose decoder cannot decode the track.
-fn forms_given(media: &Media, track: &Track) -> Vec<Format> {
+fn forms_given(offered: &[Format], track: &Track) -> Vec<Format> {
     let codec = track.config.codec();
-    let forms = formats_of_track(track).into_iter().chain(mirrored(media, codec));
+    let forms = formats_of_track(track).into_iter().chain(mirrored(offered, codec));
     forms.filter(|form| decodes(form, &track.config)).collect()
 }
 
@@ -256,13 +271,12 @@ fn avc_profile(record: &[u8]) -> Option<ProfileLevelId> {
 pub(super) fn lacks_form(offer: &Description, tracks: &Tracks) -> bool {
     let Some(track) = default_of(tracks, TrackKind::Video) else { return false };
     let codec = track.config.codec();
-    let wants = |media: &&Media| {
-        let receives = !media.is_rejected() && offer.direction(media).receives();
-        receives && media.rtp_formats().any(|format| codec_of_description(&format) == Some(codec))
+    let receives = |media: &&Media| {
+        media.kind == MediaKind::Video && !media.is_rejected() && offer.direction(media).receives()
     };
-    let mut sections =
-        offer.media.iter().filter(|media| media.kind == MediaKind::Video).filter(wants).peekable();
-    sections.peek().is_some() && sections.all(|media| media.select(&forms_given(media, track)).is_empty())
+    let sections = offer.media.iter().filter(receives).map(|media| media.rtp_formats().collect::<Vec<_>>());
+    let mut sections = sections.filter(|offered| codecs_of(offered).contains(&codec)).peekable();
+    sections.peek().is_some() && sections.all(|offered| !accepts(&offered, &forms_given(&offered, track)))
 }
 
 /// Returns the track of a kind that a viewer is sent unless it selects another.
@@ -274,10 +288,9 @@ pub(super) fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
 
 /// Returns the preference for an inactive section. The section is not rejected, because some peers read the transport
 /// attributes from this section only.
-fn idle(media: &Media) -> Option<MediaPreference> {
-    let codecs = media.rtp_formats().filter_map(|format| codec_of_description(&format));
-    let known =
-        codecs.map(|codec| forms_taken(media, codec)).find(|formats| !media.select(formats).is_empty());
+fn idle(offered: &[Format]) -> Option<MediaPreference> {
+    let codecs = codecs_of(offered).into_iter();
+    let known = codecs.map(|codec| forms_taken(offered, codec)).find(|formats| accepts(offered, formats));
     Some(MediaPreference { direction: Direction::Inactive, formats: known?, msid: None })
 }
 

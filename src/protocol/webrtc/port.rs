@@ -110,6 +110,7 @@ impl RtcPort {
 
     /// Counts a session that has no validated path yet. Returns false if its network has too many such sessions.
     fn begin_wait(&mut self, conn: ConnId, peer: IpAddr) -> bool {
+        self.end_wait(conn);
         if peer.is_loopback() {
             return true;
         }
@@ -418,6 +419,7 @@ mod tests {
         assert!((0..1000).all(|n| port.begin_wait(conn(10_000 + n), ips(&["127.0.0.1"])[0])));
         port.forget(conn(0));
         assert!(port.begin_wait(conn(0), of(0)));
+        assert!(port.begin_wait(conn(0), of(0)), "a session is counted once");
         (0..=9000).for_each(|n| port.forget(conn(n)));
         assert!(port.waiting.is_empty() && port.waits.is_empty());
     }

@@ -352,10 +352,18 @@ impl Room {
         let Some(member) = self.members.get_mut(&handle) else { return };
         member.state = Subscribed::Yes;
         member.tracks = Arc::new(codecs.of(tracks));
-        let (id, tracks) = (Arc::clone(&member.id), Arc::clone(&member.tracks));
-        let lacks = |kind| !tracks.is_empty() && negotiation::default_of(&tracks, kind).is_none();
+        let tracks = &member.tracks;
+        let lacks = |kind| !tracks.is_empty() && negotiation::default_of(tracks, kind).is_none();
         member.lacks = (lacks(TrackKind::Video), lacks(TrackKind::Audio));
         self.seats.note(handle);
+        self.take_places(handle);
+    }
+
+    /// Gives each kind of a stream's tracks a place if it has none and there is one. [`Room::answered`] tries again,
+    /// because places that were given up are free then.
+    fn take_places(&mut self, handle: Handle) {
+        let Some(member) = self.members.get(&handle) else { return };
+        let (id, tracks) = (Arc::clone(&member.id), Arc::clone(&member.tracks));
         for (kind, section) in [(TrackKind::Audio, MediaKind::Audio), (TrackKind::Video, MediaKind::Video)] {
             if self.seats.have_places(kind) {
                 self.keep_seat_if_used(handle, kind);
@@ -476,6 +484,7 @@ impl Room {
         }
         self.end_former();
         let handles: Vec<Handle> = self.members.keys().copied().collect();
+        handles.iter().for_each(|handle| self.take_places(*handle));
         let began = handles.into_iter().filter(|handle| self.settle(now, peer, *handle)).collect();
         self.apply_wants();
         began

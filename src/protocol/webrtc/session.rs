@@ -119,7 +119,9 @@ impl RtcSession {
         ask: Ask,
         seed: Seed,
     ) -> Option<Self> {
-        let peer = Peer::new(ctx.now.mono, config, anchor, seed).ok()?;
+        let mut peer = Peer::new(ctx.now.mono, config, anchor, seed).ok()?;
+        // Until a description of ours is sent, `describe_by` limits the time.
+        peer.hold_wait();
         let mut session = Self {
             peer: Box::new(peer),
             ways: Ways::new(bound),
@@ -204,13 +206,14 @@ impl RtcSession {
     }
 
     /// Sends a description to the controller, and begins to accept the client's datagrams.
-    fn send_description(&mut self, described: Described) {
-        self.listen();
+    fn send_description(&mut self, ctx: &Context<'_>, described: Described) {
+        self.listen(ctx);
         self.tell(FromSession::Described(described));
     }
 
-    fn listen(&mut self) {
+    fn listen(&mut self, ctx: &Context<'_>) {
         self.describe_by = None;
+        self.peer.begin_wait(ctx.now.mono);
         self.events
             .push_back(Event::Port(PortEvent::Claim(Claim::Name(self.peer.local_fragment().to_owned()))));
     }
@@ -225,7 +228,7 @@ impl RtcSession {
         match (verdict, answer) {
             (Ok(grant), Some(answer)) => {
                 self.begin_ingest(ctx, &grant);
-                self.send_description(answer);
+                self.send_description(ctx, answer);
             }
             (Ok(grant), None) => {
                 self.role = Role::Granted(Box::new(grant));
@@ -278,7 +281,7 @@ impl RtcSession {
         }
         match offer {
             Some(offer) if offer.media.is_empty() || negotiation::lacks_form(&offer, tracks) => {
-                self.counter(&negotiation::offered(stream), tracks);
+                self.counter(ctx, &negotiation::offered(stream), tracks);
             }
             Some(offer) => {
                 let mut taken = negotiation::Taken::default();
@@ -290,10 +293,10 @@ impl RtcSession {
                         let tracks = Arc::new(tracks.clone());
                         self.begin_viewing(ctx, &tracks);
                         let described = self.describe(&answer, Vec::new());
-                        self.send_description(described);
+                        self.send_description(ctx, described);
                     }
                     Err(::webrtc::Error::NothingInCommon) => {
-                        self.counter(&negotiation::offered(stream), tracks);
+                        self.counter(ctx, &negotiation::offered(stream), tracks);
                     }
                     Err(error) => self.refuse(Refused::Description(error)),
                 }
@@ -306,7 +309,7 @@ impl RtcSession {
                         let names = negotiation::names(&offer);
                         let described = self.describe(&offer, names);
                         self.role = Role::Offered(Arc::new(tracks.clone()), None);
-                        self.send_description(described);
+                        self.send_description(ctx, described);
                     }
                     Err(error) => self.refuse(Refused::Description(error)),
                 }
@@ -341,12 +344,12 @@ impl RtcSession {
 
     /// Responds to an offer that cannot be answered: makes an offer of ours, for the tracks that the client could be
     /// sent.
-    fn counter(&mut self, sections: &[(MediaKind, MediaPreference)], tracks: &Tracks) {
+    fn counter(&mut self, ctx: &Context<'_>, sections: &[(MediaKind, MediaPreference)], tracks: &Tracks) {
         match self.peer.offer(sections) {
             Ok(offer) => {
                 let described = self.describe(&offer, Vec::new());
                 self.role = Role::Offered(Arc::new(tracks.clone()), None);
-                self.listen();
+                self.listen(ctx);
                 self.tell(FromSession::Countered(described));
             }
             Err(error) => self.refuse(Refused::Description(error)),
@@ -416,32 +419,6 @@ impl RtcSession {
             }
         }
         Some(taken)
-    }
-
-    fn take_offer(&mut self, ctx: &Context<'_>, offer: &Description) {
-        // An unexpected offer is ignored, and must change nothing: viewers answer our offers, and make none.
-        if !matches!(self.role, Role::Granted(_) | Role::Publisher(_)) {
-            return;
-        }
-        // Pages of the SDK open a channel regardless of the application's settings.
-        self.peer.take_data();
-        let answer = self.answer_publisher(ctx, offer);
-        match (answer, std::mem::replace(&mut self.role, Role::None)) {
-            (Ok(described), Role::Granted(grant)) => {
-                self.begin_ingest(ctx, &grant);
-                self.send_description(described);
-            }
-            // A publisher offers again only to restart ICE.
-            (Ok(described), role @ Role::Publisher(_)) => {
-                self.role = role;
-                self.send_description(described);
-            }
-            (Err(error), Role::Granted(_)) => {
-                self.refuse(Refused::Description(error));
-                self.events.push_back(unpublished(Departure::Clean));
-            }
-            (_, role) => self.role = role,
-        }
     }
 
     // ---- the end

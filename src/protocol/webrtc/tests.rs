@@ -24,7 +24,9 @@ use crate::config::AppSettings;
 use crate::hub::{Blobs, Chosen, Entry, Package, PacketLogs, Selection};
 use crate::mail::{Message, SessionSettings};
 use crate::protocol::publisher::grant;
-use crate::protocol::{Apps, Context, Event, FamilyEvent, FamilyNews, Reply, Session, SubscriptionNews};
+use crate::protocol::{
+    Apps, Context, Event, FamilyEvent, FamilyNews, PublicationNews, Reply, Session, SubscriptionNews,
+};
 use crate::types::{ConnId, Handle, Now, SessionRef, StreamKey, WorkerId};
 
 const SPS: &[u8] = &[
@@ -181,13 +183,43 @@ fn an_offer_that_nobody_waits_for_changes_nothing() {
     viewer.handle_reply(&ctx, Reply::Family(FamilyNews::Message { from: asker, message }));
     let verdict = Ok(&tracks(h264(0x42)));
     viewer.handle_reply(&ctx, Reply::Subscription(Handle::ONLY, SubscriptionNews::Verdict(verdict)));
-    let said: Vec<FromSession> = std::iter::from_fn(|| viewer.poll_event(&ctx))
-        .filter_map(|event| {
-            if let Event::Family(FamilyEvent::Tell { message, .. }) = event { Some(message) } else { None }
-        })
-        .filter_map(|message| message.content::<FromSession>().cloned())
-        .collect();
+    let said = said(&mut viewer, &ctx);
     assert!(matches!(said[..], [FromSession::Described(_)]), "a viewer waits for our offer: {said:?}");
+}
+
+/// The messages of a session to its controller.
+fn said(session: &mut RtcSession, ctx: &Context<'_>) -> Vec<FromSession> {
+    let message = |event| {
+        let Event::Family(FamilyEvent::Tell { message, .. }) = event else { return None };
+        message.content::<FromSession>().cloned()
+    };
+    std::iter::from_fn(|| session.poll_event(ctx)).filter_map(message).collect()
+}
+
+#[test]
+fn a_later_offer_of_a_publisher_that_cannot_be_accepted_is_answered_and_ends_nothing() {
+    let now = Now { mono: Instant::now(), wall_ms: 0 };
+    let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
+    let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
+    let asker = SessionRef::new(WorkerId(0), ConnId { slot: 1, generation: 0 });
+    let first = offer(&[Codec::H264], Direction::SendRecv);
+    let ask = Ask { publishes: true, offer: Some(first.clone()), ..play_ask(None) };
+    let parts = (config(2, true), anchor(now.mono), "192.0.2.1:5000".parse().unwrap());
+    let mut publisher = RtcSession::new(&ctx, parts, asker, ask, Seed::from_number(2)).unwrap();
+    let verdict = PublicationNews::Verdict(Ok(grant()));
+    publisher.handle_reply(&ctx, Reply::Publication(Handle::ONLY, verdict));
+    assert!(matches!(said(&mut publisher, &ctx)[..], [FromSession::Described(_)]));
+    let mut offers = |offer: &Description| {
+        let message = Message::new(ToSession::Offer(offer.clone()));
+        publisher.handle_reply(&ctx, Reply::Family(FamilyNews::Message { from: asker, message }));
+        said(&mut publisher, &ctx)
+    };
+    // Another codec needs another session.
+    let other = Description::read(first.write().replace("H264/", "VP8/").as_bytes()).unwrap();
+    let answered = offers(&other);
+    assert!(matches!(answered[..], [FromSession::OfferRefused]), "{answered:?}");
+    let answered = offers(&first);
+    assert!(matches!(answered[..], [FromSession::Described(_)]), "{answered:?}");
 }
 
 // ---- publishers
@@ -325,6 +357,42 @@ fn layers_are_renditions_and_one_that_is_not_sent_leaves_the_stream() {
     }
     assert_eq!(ingest.source_of(high), Some((VIDEO, 1)));
     assert!(sent.iter().filter(|(_, track)| *track == high).count() > 190);
+}
+
+#[test]
+fn a_publisher_that_pauses_keeps_all_its_layers() {
+    let start = Instant::now();
+    let mut sections = published(&[Codec::Vp8], Codecs::ALL);
+    sections[0].layers = vec!["l".to_owned(), "m".to_owned(), "h".to_owned()];
+    let mut simulcast = Ingest::new(start, &grant(), &sections);
+    let mut spatial = Ingest::new(start, &grant(), &published(&[Codec::Vp9], Codecs::ALL));
+    let mut now = start;
+    let known = |ingest: &mut Ingest| {
+        std::iter::from_fn(|| ingest.poll_unit())
+            .last()
+            .map(|(_, tracks)| tracks.of_kind(TrackKind::Video).count())
+    };
+    // Pauses of all lengths, each after half a second of frames. Only the first frames are key frames.
+    for (n, pause) in [0, 300, 600, 1100, 2000, 2500, 9000, 60_000].into_iter().enumerate() {
+        now += Duration::from_millis(pause);
+        for picture in 0..25u32 {
+            let (is_first, stamp) =
+                (n == 0 && picture == 0, u32::try_from(n).unwrap() * 9_000_000 + picture * 1800);
+            for layer in 0..3u8 {
+                // Layers of a simulcast return one after the other.
+                let returned = u64::from(picture) * 20 >= u64::from(layer) * 100 || n == 0;
+                let delta = frame(stamp, false, Bytes::from_static(&[0x51, 1, 2]));
+                let video = if is_first { vp8_key(stamp, 320 << layer, 180 << layer) } else { delta };
+                assert!(!returned || simulcast.frame(now, (VIDEO, layer), video, None), "{pause} {picture}");
+                let picture = vp9_layer(stamp, is_first, 2 - layer, 2);
+                assert!(spatial.frame(now, (VIDEO, 0), picture, None), "{pause}");
+            }
+            simulcast.frame(now, (AUDIO, 0), sound(stamp / 2), None);
+            spatial.frame(now, (AUDIO, 0), sound(stamp / 2), None);
+            now += Duration::from_millis(20);
+        }
+        assert_eq!((known(&mut simulcast), known(&mut spatial)), (Some(3), Some(3)), "{pause}");
+    }
 }
 
 /// A frame of VP9 of one spatial layer (of three), with its size in key frames.

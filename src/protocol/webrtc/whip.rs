@@ -128,16 +128,21 @@ fn goes_right(offer: &Description, publishes: bool) -> bool {
     offer.media.iter().any(|media| is_ours(&media))
 }
 
-/// Returns the parameters of the query, and the token of `Authorization`, where `Bearer` is usual but not required.
+/// Returns the parameters of the query, and the token of `Authorization`: `Bearer TOKEN`, or the token alone. Another
+/// scheme, such as the `Basic` of a proxy, is not for this server.
 fn params_of(request: &Request) -> Params {
     let mut params = request.query.clone();
     if let Some(value) = request.header("authorization") {
-        let value = value.trim();
-        let bearer =
-            value.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("bearer ")).map_or(0, str::len);
-        let token = value.get(bearer..).unwrap_or_default().trim();
-        params.retain(|(name, _)| name != "token");
-        params.push(("token".to_owned(), token.to_owned()));
+        let mut words = value.split_ascii_whitespace();
+        let token = match (words.next(), words.next(), words.next()) {
+            (Some(scheme), token, None) if scheme.eq_ignore_ascii_case("bearer") => token,
+            (Some(token), None, None) => Some(token),
+            _ => None,
+        };
+        if let Some(token) = token {
+            params.retain(|(name, _)| name != "token");
+            params.push(("token".to_owned(), token.to_owned()));
+        }
     }
     params
 }
@@ -235,6 +240,7 @@ impl Waiting {
             (
                 FromSession::Described(_)
                 | FromSession::Refused(_)
+                | FromSession::OfferRefused
                 | FromSession::Ended
                 | FromSession::Granted
                 | FromSession::Soon
@@ -478,14 +484,39 @@ mod tests {
         url::Url::parse(endpoint).unwrap().join(location).unwrap().to_string()
     }
 
+    fn request(path: String, query: Params, field: (&'static str, &str)) -> Request {
+        let mut headers = Headers::new();
+        headers.push(field.0, field.1);
+        let (method, version, target) = (Method::Post, Version::Http11, String::new());
+        let (body, body_waits) = (Bytes::new(), false);
+        Request { method, version, target, path, query, headers, body, body_waits }
+    }
+
+    #[test]
+    fn a_token_comes_from_the_query_or_as_bearer() {
+        for (field, wanted) in [
+            ("Bearer abc", "abc"),
+            ("bearer  abc ", "abc"),
+            ("abc", "abc"),
+            // The credentials of a proxy, and fields without a token.
+            ("Basic dXNlcjpwYXNz", "own"),
+            ("Digest username=\"u\", realm=\"r\"", "own"),
+            ("Bearer", "own"),
+            ("Bearer ", "own"),
+            ("", "own"),
+        ] {
+            let query = vec![("token".to_owned(), "own".to_owned()), ("a".to_owned(), "b".to_owned())];
+            let params = params_of(&request(String::new(), query, ("Authorization", field)));
+            let tokens: Vec<&str> =
+                params.iter().filter(|(name, _)| name == "token").map(|(_, token)| token.as_str()).collect();
+            assert_eq!((tokens, params.len()), (vec![wanted], 2), "{field}");
+        }
+    }
+
     fn location(endpoint: &str, folder: &str, agent: &str, told: bool) -> String {
         let url = url::Url::parse(endpoint).unwrap();
         let path = url.path().strip_prefix(folder).unwrap().to_owned();
-        let mut headers = Headers::new();
-        headers.push("User-Agent", agent);
-        let (method, version, target) = (Method::Post, Version::Http11, String::new());
-        let (query, body, body_waits) = (Vec::new(), Bytes::new(), false);
-        let request = Request { method, version, target, path, query, headers, body, body_waits };
+        let request = request(path, Vec::new(), ("User-Agent", agent));
         base_of(&request, if told { folder } else { "" }) + "NAME"
     }
 

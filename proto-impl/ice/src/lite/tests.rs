@@ -380,6 +380,24 @@ fn i_06_a_path_is_left_only_for_one_that_lives_and_may_carry_media() {
 }
 
 #[test]
+fn a_wait_that_is_held_begins_when_the_description_is_sent() {
+    let mut server = Server::new();
+    server.agent.hold_wait();
+    server.agent.set_remote(server.clock.now(), peer(PEER));
+    assert_eq!(server.agent.poll_timeout(), None);
+    server.pass(secs(100));
+    assert!(!server.agent.is_closed());
+    server.agent.begin_wait(server.clock.now());
+    server.pass(secs(10));
+    // The wait that has begun is not begun again.
+    server.agent.begin_wait(server.clock.now());
+    server.pass(ms(4999));
+    assert!(!server.agent.is_closed());
+    server.pass(ms(1));
+    assert_eq!(server.events(), [Event::Closed(CloseReason::ConnectTimeout)]);
+}
+
+#[test]
 fn nobody_comes_and_the_wait_ends() {
     let mut server = Server::new();
     server.pass(secs(10));

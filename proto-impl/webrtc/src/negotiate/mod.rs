@@ -11,6 +11,7 @@ mod offer;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 use rtp::extension::{Extension, ExtensionMap};
@@ -295,20 +296,22 @@ fn layers_of(media: &Media) -> Vec<String> {
 /// Returns the sources listed in a section, each with its RTX source.
 fn remote_sources(media: &Media) -> Vec<SourcePair> {
     let mut sources: Vec<SourcePair> = Vec::new();
-    let groups: Vec<_> = media.attributes.ssrc_groups().filter(|group| group.semantics == "FID").collect();
-    let rtx_of = |ssrc: u32| {
-        groups.iter().find_map(|group| match group.ssrcs.as_slice() {
-            [of, rtx, ..] if *of == ssrc => Some(*rtx),
-            _ => None,
-        })
-    };
-    let is_rtx =
-        |ssrc: u32| groups.iter().any(|group| group.ssrcs.get(1..).is_some_and(|rest| rest.contains(&ssrc)));
+    let (mut repairs, mut are_repairs) = (HashMap::new(), HashSet::<u32>::new());
+    for group in media.attributes.ssrc_groups().filter(|group| group.semantics == "FID") {
+        if let [of, rest @ ..] = group.ssrcs.as_slice() {
+            if let Some(rtx) = rest.first() {
+                repairs.entry(*of).or_insert(*rtx);
+            }
+            are_repairs.extend(rest.iter().copied());
+        }
+    }
     for attribute in media.attributes.ssrcs() {
         let ssrc = attribute.ssrc;
-        let known = sources.iter().any(|source| source.ssrc == ssrc);
-        if !known && !is_rtx(ssrc) && sources.len() < SOURCES_MAX {
-            sources.push(SourcePair { ssrc, rtx: rtx_of(ssrc) });
+        if sources.len() >= SOURCES_MAX {
+            break;
+        }
+        if !sources.iter().any(|source| source.ssrc == ssrc) && !are_repairs.contains(&ssrc) {
+            sources.push(SourcePair { ssrc, rtx: repairs.get(&ssrc).copied() });
         }
     }
     sources

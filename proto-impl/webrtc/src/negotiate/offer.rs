@@ -125,7 +125,8 @@ pub(crate) fn offer(
             local.add_candidates(&mut media);
         }
         mids.push(mid);
-        let with_rtx = preference.formats.iter().any(|format| media.rtx_of(format.payload_type()).is_some());
+        let offered: Vec<Format> = media.rtp_formats().collect();
+        let with_rtx = preference.formats.iter().any(|format| format.rtx_in(&offered).is_some());
         let source = preference.direction.sends().then(|| local.source(id, with_rtx));
         if let Some(source) = source {
             local.describe_source(&mut media, source, preference.msid.as_ref());
@@ -274,8 +275,7 @@ pub(crate) fn accept_answer(
         if !media.attributes.has(&Attribute::RtcpMux) && !media.attributes.has(&Attribute::RtcpMuxOnly) {
             return Err(Error::NoRtcpMux);
         }
-        let formats: Vec<SectionFormat> =
-            media.rtp_formats().filter_map(|format| agreed(ours, media, format)).collect();
+        let formats = agreed(ours, media);
         if formats.is_empty() {
             return Err(Error::NothingInCommon);
         }
@@ -312,16 +312,21 @@ pub(crate) fn accept_answer(
     })
 }
 
-/// Returns an answered format with the descriptions of both sides; `None` if it was not offered, or is RTX or RED.
-fn agreed(offered: &Media, answered: &Media, remote: Format) -> Option<SectionFormat> {
-    let local =
-        offered.format(remote.payload_type()).filter(|local| local.rtpmap.same_codec(&remote.rtpmap))?;
-    if local.rtpmap.is("rtx") || local.rtpmap.is("red") {
-        return None;
-    }
-    let number = local.payload_type();
-    let rtx = offered.rtx_of(number).filter(|rtx| answered.rtx_of(number) == Some(*rtx));
-    let repeats = remote.feedback.contains(&sdp::Feedback::Nack);
-    let red = offered.red_of(number).filter(|red| answered.red_of(number) == Some(*red) && !repeats);
-    Some(SectionFormat { remote, local, rtx, red })
+/// Returns the answered formats with the descriptions of both sides, without those that were not offered, and without
+/// RTX and RED.
+fn agreed(offered: &Media, answered: &Media) -> Vec<SectionFormat> {
+    let offered: Vec<Format> = offered.rtp_formats().collect();
+    let answered: Vec<Format> = answered.rtp_formats().collect();
+    let agree = |remote: &Format| {
+        let same = |local: &&Format| local.payload_type() == remote.payload_type();
+        let local = offered.iter().find(same).filter(|local| local.rtpmap.same_codec(&remote.rtpmap))?;
+        if local.rtpmap.is("rtx") || local.rtpmap.is("red") {
+            return None;
+        }
+        let rtx = local.rtx_in(&offered).filter(|rtx| remote.rtx_in(&answered) == Some(*rtx));
+        let repeats = remote.feedback.contains(&sdp::Feedback::Nack);
+        let red = local.red_in(&offered).filter(|red| !repeats && remote.red_in(&answered) == Some(*red));
+        Some(SectionFormat { remote: remote.clone(), local: local.clone(), rtx, red })
+    };
+    answered.iter().filter_map(agree).collect()
 }

@@ -199,7 +199,8 @@ fn a_player_gets_what_is_sent() {
         assert!(section.formats[0].has_free_heads());
         let red = section.formats[0].red;
         assert_eq!(red.is_some(), section.kind == MediaKind::Audio);
-        assert_eq!(red, media.red_of(section.formats[0].payload_type()));
+        let offered: Vec<Format> = media.rtp_formats().collect();
+        assert_eq!(red, section.formats[0].local.red_in(&offered));
         if section.kind == MediaKind::Video {
             let rtx = source.rtx.unwrap();
             assert!(media.attributes.ssrc_groups().any(|group| group.ssrcs == [source.ssrc, rtx]));

@@ -389,6 +389,18 @@ impl Peer {
         self.take_transport_events(now);
     }
 
+    /// Holds a lite agent's wait for a path ([`ice::LiteConfig::connect_timeout`]), if the description that
+    /// [`Peer::handle_offer`] or [`Peer::offer`] returns is not sent at once. The owner limits the time until
+    /// [`Peer::begin_wait`].
+    pub fn hold_wait(&mut self) {
+        self.transport.agent_mut().hold_wait();
+    }
+
+    /// Begins the wait for a path if it is held, because our description is sent.
+    pub fn begin_wait(&mut self, now: Instant) {
+        self.transport.agent_mut().begin_wait(now);
+    }
+
     /// Adds a local socket address to a full agent, and returns its candidate.
     ///
     /// # Errors

@@ -314,3 +314,33 @@ fn what_may_come_is_what_a_stream_lacks_and_no_video_in_the_end() {
         assert_eq!((to_come(tracks, false), to_come(tracks, true)), (young, seasoned), "{tracks:?}");
     }
 }
+
+/// A section of as many formats as there are payload types, each in this form.
+fn crowded(rtpmap: &str, fmtp: impl Fn(u8) -> String) -> Media {
+    let types: Vec<String> = (0..128u8).map(|number| number.to_string()).collect();
+    let mut text = format!("v=0\r\nm=video 9 UDP/TLS/RTP/SAVPF {}\r\n", types.join(" "));
+    for number in 0..128u8 {
+        text.push_str(&format!("a=rtpmap:{number} {rtpmap}\r\na=rtcp-fb:* a{number}\r\n"));
+        text.push_str(&format!("a=fmtp:{number} {}\r\n", fmtp(number)));
+    }
+    Description::read(text.as_bytes()).unwrap().media.remove(0)
+}
+
+#[test]
+fn w_16_a_codec_is_considered_once_and_in_so_many_forms() {
+    let sections = [
+        (crowded("opus/9", |_| "a=1".to_owned()), Codec::Opus),
+        (
+            crowded("H264/90000", |n| format!("packetization-mode=1;profile-level-id=58{n:02x}1f")),
+            Codec::H264,
+        ),
+        (crowded("H265/90000", |n| format!("profile-id={}", 3 + n)), Codec::H265),
+    ];
+    for (media, codec) in sections {
+        let offered: Vec<Format> = media.rtp_formats().collect();
+        assert_eq!((offered.len(), codecs_of(&offered)), (128, vec![codec]));
+        assert!(offered.iter().all(|format| format.feedback.len() <= sdp::limits::FEEDBACK_MAX));
+        assert!(mirrored(&offered, codec).count() <= MIRRORED_MAX);
+        assert_eq!(take(&media, Codecs::ALL).is_some(), codec != Codec::Opus, "{codec:?}");
+    }
+}

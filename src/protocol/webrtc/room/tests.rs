@@ -241,6 +241,27 @@ fn another_codec_begins_at_another_place_and_a_room_is_bounded() {
 }
 
 #[test]
+fn a_stream_that_found_no_place_gets_one_when_others_have_left() {
+    let mut bench = Bench::new(Choice::default());
+    let ann = bench.came("ann", &BOTH).unwrap();
+    bench.negotiate().unwrap();
+    // An offer has no section left for audio or video.
+    while bench.room.places.len() < ::webrtc::OFFERED_SECTIONS_MAX {
+        let kind = MediaKind::Other("text".to_owned());
+        bench.room.places.push(Place { kind, holder: Holder::Free });
+    }
+    let is_used = |place: &&Place| matches!(place.holder, Holder::Track(..));
+    let ben = bench.came("ben", &BOTH).unwrap();
+    assert_eq!(bench.room.places.iter().filter(is_used).count(), 2, "no place");
+    assert_eq!(bench.negotiate(), None);
+    assert_eq!(bench.room.left("ann"), Some(ann));
+    assert_eq!(bench.negotiate(), Some(vec![]), "its places are withdrawn");
+    assert_eq!(bench.negotiate(), Some(vec![ben]));
+    assert_eq!(bench.names(), ["ARDAMSaben", "ARDAMSvben"]);
+    assert_eq!(bench.negotiate(), None);
+}
+
+#[test]
 fn a_large_room_is_turned_over_page_by_page() {
     let mut bench = Bench::new(Choice::default());
     let handles: Vec<Handle> = ["a", "b", "c", "d"].iter().map(|id| bench.came(id, &BOTH).unwrap()).collect();

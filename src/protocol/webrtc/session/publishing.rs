@@ -5,12 +5,44 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
-    Context, Departure, Event, FamilyEvent, FromSession, Handle, Message, PublicationEvent, PublicationNews,
-    Role, RtcAppSettings, RtcSession, StreamData,
+    Context, Departure, Description, Event, FamilyEvent, FromSession, Handle, Message, PublicationEvent,
+    PublicationNews, Refused, Role, RtcAppSettings, RtcSession, StreamData, unpublished,
 };
 use crate::mail::DataSender;
 
 impl RtcSession {
+    /// Handles the offer of a client that publishes.
+    pub(super) fn take_offer(&mut self, ctx: &Context<'_>, offer: &Description) {
+        // An unexpected offer is ignored, and must change nothing: viewers answer our offers, and make none.
+        if !matches!(self.role, Role::Granted(_) | Role::Publisher(_)) {
+            return;
+        }
+        // Pages of the SDK open a channel regardless of the application's settings.
+        self.peer.take_data();
+        let answer = self.answer_publisher(ctx, offer);
+        match (answer, std::mem::replace(&mut self.role, Role::None)) {
+            (Ok(described), Role::Granted(grant)) => {
+                self.begin_ingest(ctx, &grant);
+                self.send_description(ctx, described);
+            }
+            // A publisher offers again only to restart ICE. Its stream continues whether or not that succeeds.
+            (Ok(described), role @ Role::Publisher(_)) => {
+                self.role = role;
+                self.send_description(ctx, described);
+            }
+            (Err(error), Role::Granted(_)) => {
+                self.refuse(Refused::Description(error));
+                self.events.push_back(unpublished(Departure::Clean));
+            }
+            (Err(error), role) => {
+                tracing::debug!(stream = %self.key.id, %error, "later offer of a publisher refused");
+                self.role = role;
+                self.tell(FromSession::OfferRefused);
+            }
+            (Ok(_), role) => self.role = role,
+        }
+    }
+
     /// Passes units that are ready, and changes of the publisher's clocks, to the worker.
     pub(super) fn take_units(&mut self) {
         let Role::Publisher(ingest) = &mut self.role else { return };

@@ -206,7 +206,7 @@ impl RtcSession {
             Ok(offer) => {
                 let names = negotiation::names(&offer);
                 let described: Described = self.describe(&offer, names);
-                self.send_description(described);
+                self.send_description(ctx, described);
                 if !sends {
                     self.describe_by = ctx.now.mono.checked_add(DESCRIBE_WAIT.saturating_mul(3));
                 }

@@ -25,8 +25,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Makes a bench whose page has received the offer of the stream.
-    fn offered() -> (Self, Description) {
+    /// Makes a bench whose page has asked for the stream.
+    fn asking() -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
         let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
@@ -38,7 +38,12 @@ impl Bench {
         assert!(matches!(of_page.ice, IceMode::Full(_)));
         let page = Peer::new(now.mono, Arc::new(of_page), anchor(now.mono), Seed::from_number(1)).unwrap();
         let tracks = tracks(h264(0x42));
-        let mut bench = Self { now, apps, server, blobs, session, page, tracks };
+        Self { now, apps, server, blobs, session, page, tracks }
+    }
+
+    /// Makes a bench whose page has received the offer of the stream.
+    fn offered() -> (Self, Description) {
+        let mut bench = Self::asking();
         bench.verdict(Handle::ONLY);
         let offer = bench.offer().unwrap();
         (bench, offer)
@@ -212,6 +217,26 @@ fn a_page_that_is_sent_nothing_has_to_answer() {
     assert!(bench.offer().is_some() && !bench.session.closed);
     bench.pass(DESCRIBE_WAIT * 3);
     assert!(bench.session.closed, "it has not connected either");
+}
+
+#[test]
+fn the_time_to_connect_begins_with_our_description() {
+    let mut bench = Bench::asking();
+    // The stream is fetched from its source first.
+    bench.pass(Duration::from_secs(14));
+    bench.verdict(Handle::ONLY);
+    assert!(bench.offer().is_some());
+    bench.pass(Duration::from_secs(14));
+    bench.events();
+    assert!(!bench.session.closed);
+    bench.pass(Duration::from_secs(1));
+    bench.events();
+    assert!(bench.session.closed);
+    // A stream that does not come is given up.
+    let mut bench = Bench::asking();
+    bench.pass(DESCRIBE_WAIT * 3);
+    bench.events();
+    assert!(bench.session.closed);
 }
 
 #[test]

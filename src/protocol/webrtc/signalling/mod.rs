@@ -364,6 +364,7 @@ impl Socket {
                 self.streams.remove(at);
                 self.refused(&id, why);
             }
+            FromSession::OfferRefused => self.send(answer::error("notSetRemoteDescription", Some(&id))),
             FromSession::Ended => {
                 self.streams.remove(at);
                 self.send(answer::finished(&id, publishes));

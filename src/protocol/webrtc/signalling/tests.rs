@@ -319,6 +319,9 @@ fn an_id_is_published_or_played_once_and_is_free_after_a_stop() {
     socket.hear(session(6), &FromSession::Granted);
     let said = socket.said();
     assert_eq!((said.len(), &said[0]["command"], &said[0]["streamId"]), (1, &"start".into(), &"a".into()));
+    socket.hear(session(5), &FromSession::OfferRefused);
+    assert_eq!(socket.said()[0]["definition"], "notSetRemoteDescription");
+    assert_eq!(socket.streams.len(), 1, "the stream continues");
     say(&mut socket, r#"{"command":"stop","streamId":"a"}"#);
     assert_eq!(socket.said()[0]["definition"], "publish_finished");
     assert!(matches!(socket.told()[..], [ToSession::End]));
