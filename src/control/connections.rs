@@ -1,5 +1,6 @@
 //! Figures of a stream's connections: every worker is asked, and requests are answered when all workers have replied.
-//! Requests that arrive while the workers are being asked share the result.
+//! Requests that arrive while the workers are being asked share the result, and each list is written once. An application
+//! may have as many waiting requests as it leaves places free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::answer::Outcome;
 use super::context::Context;
 use super::mask::Requester;
-use super::rest::Reply;
+use super::rest::{Reply, list_from};
 use super::stats::Figures;
 use crate::http::Response;
 use crate::mail::ToWorker;
@@ -20,7 +21,7 @@ use crate::types::{Now, SessionRef, StreamId, SubscriptionId, WorkerId};
 const WAITING_MAX: usize = 64;
 
 /// A question about the connections of a stream.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Asked {
     /// Figures of the connections of one protocol.
     Statistics(&'static str),
@@ -43,8 +44,9 @@ pub(super) enum Asked {
 }
 
 /// A query about the connections of a stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Question {
+    app: Arc<str>,
     /// The requesters that wait, with their questions.
     waiting: Vec<(Requester, Asked)>,
     told: BTreeSet<WorkerId>,
@@ -64,15 +66,24 @@ impl Figures {
         &mut self,
         cx: &mut Context,
         requester: Requester,
-        stream: StreamId,
+        (app, stream): (&Arc<str>, StreamId),
         asked: Asked,
     ) -> Reply {
         let questions = &mut self.connections.by_stream;
         let waiting: usize = questions.values().map(|question| question.waiting.len()).sum();
-        if waiting >= WAITING_MAX {
+        let of_app = questions.values().filter(|question| question.app == *app);
+        let own: usize = of_app.map(|question| question.waiting.len()).sum();
+        let free = WAITING_MAX.saturating_sub(waiting);
+        if free == 0 || own > free {
             return Reply::Now(Response::error(503, "Too many requests wait"));
         }
-        let question = questions.entry(stream).or_default();
+        let question = questions.entry(stream).or_insert_with(|| Question {
+            app: Arc::clone(app),
+            waiting: Vec::new(),
+            told: BTreeSet::new(),
+            connections: Vec::new(),
+            viewers: Vec::new(),
+        });
         question.waiting.push((requester, asked));
         if question.waiting.len() == 1 {
             cx.post_all(&ToWorker::Connections(stream));
@@ -100,28 +111,37 @@ impl Figures {
         // Sort independently of the order in which workers replied, so that the pages of a list are consistent.
         question.connections.sort_by_key(|one| one.peer);
         question.viewers.sort_by(|a, b| (b.seconds, &b.name).cmp(&(a.seconds, &a.name)));
-        let viewers = &question.viewers;
-        for (requester, asked) in question.waiting {
-            let all = question.connections.iter();
-            let list: Vec<Value> = match asked {
-                Asked::Statistics(protocol) => {
-                    let of_protocol = |one: &&ConnectionFigures| one.figures.catalogue().name == protocol;
-                    all.filter(of_protocol).map(|one| Value::Object(to_json(one))).collect()
-                }
-                Asked::Clients { offset, size } => {
-                    let clients = all.filter_map(|one| client(one, now.wall_ms));
-                    clients.skip(offset).take(size).map(Value::Object).collect()
-                }
-                Asked::Viewers { offset, size } => {
-                    viewers.iter().skip(offset).take(size).map(viewer).collect()
-                }
-                Asked::End(name) => {
-                    let one = viewers.iter().find(|one| name_of(&one.name) == name);
-                    cx.end_viewer(requester, stream, one);
-                    continue;
-                }
-            };
-            cx.answer(requester, Response::json(200, Value::Array(list).to_string()));
+        let mut lists: BTreeMap<Asked, Response> = BTreeMap::new();
+        for (requester, asked) in std::mem::take(&mut question.waiting) {
+            if let Asked::End(name) = &asked {
+                let one = question.viewers.iter().find(|one| name_of(&one.name) == *name);
+                cx.end_viewer(requester, stream, one);
+                continue;
+            }
+            let list = lists.entry(asked).or_insert_with_key(|asked| question.list(now, asked));
+            cx.answer(requester, list.clone());
+        }
+    }
+}
+
+impl Question {
+    /// Writes a list. Pages that would be too long are cut.
+    fn list(&self, now: Now, asked: &Asked) -> Response {
+        let all = self.connections.iter();
+        match asked {
+            Asked::Statistics(protocol) => {
+                let of_protocol = |one: &&ConnectionFigures| one.figures.catalogue().name == *protocol;
+                let list = all.filter(of_protocol).map(|one| Value::Object(to_json(one)));
+                Response::json(200, Value::Array(list.collect()).to_string())
+            }
+            Asked::Clients { offset, size } => {
+                let clients = all.filter_map(|one| client(one, now.wall_ms));
+                list_from(*offset, clients.skip(*offset).take(*size).map(Value::Object))
+            }
+            Asked::Viewers { offset, size } => {
+                list_from(*offset, self.viewers.iter().skip(*offset).take(*size).map(viewer))
+            }
+            Asked::End(_) => list_from(0, std::iter::empty::<Value>()),
         }
     }
 }

@@ -167,7 +167,7 @@ impl Live {
         if !self.directory.contains_key(&stream) && !self.is_room(&stream) {
             return;
         }
-        if !self.chats.takes(turn.now.mono, id, &stream, &message) {
+        if !self.chats.takes(turn.now.mono, &stream, &message) {
             return;
         }
         let from = turn.session_ref(id, Handle::ONLY);

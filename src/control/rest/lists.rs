@@ -164,9 +164,12 @@ pub(super) fn connection_statistics(
         return Reply::Now(Response::error(404, "Not Found"));
     }
     match registry.find(&key) {
-        Some(stream) => {
-            figures.ask_connections(cx, call.requester, stream, Asked::Statistics(catalogue.name))
-        }
+        Some(stream) => figures.ask_connections(
+            cx,
+            call.requester,
+            (&call.app.name, stream),
+            Asked::Statistics(catalogue.name),
+        ),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }
@@ -184,7 +187,7 @@ pub(super) fn clients(
     };
     let asked = Asked::Clients { offset, size: size.min(CLIENTS_MAX) };
     match registry.find(&call.key()) {
-        Some(stream) => figures.ask_connections(cx, call.requester, stream, asked),
+        Some(stream) => figures.ask_connections(cx, call.requester, (&call.app.name, stream), asked),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }
@@ -202,7 +205,12 @@ pub(super) fn viewers(
         return Reply::Now(Response::error(404, "Not Found"));
     };
     match registry.find(&call.key()) {
-        Some(stream) => figures.ask_connections(cx, call.requester, stream, Asked::Viewers { offset, size }),
+        Some(stream) => figures.ask_connections(
+            cx,
+            call.requester,
+            (&call.app.name, stream),
+            Asked::Viewers { offset, size },
+        ),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }
@@ -216,7 +224,12 @@ pub(super) fn stop_viewer(
 ) -> Reply {
     let [_, viewer, ..] = call.params;
     match registry.find(&call.key()) {
-        Some(stream) => figures.ask_connections(cx, call.requester, stream, Asked::End(viewer.to_owned())),
+        Some(stream) => figures.ask_connections(
+            cx,
+            call.requester,
+            (&call.app.name, stream),
+            Asked::End(viewer.to_owned()),
+        ),
         None => Reply::Now(Outcome::failure("The stream is not live").response(200)),
     }
 }

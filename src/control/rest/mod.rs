@@ -65,6 +65,7 @@ pub(super) use conference::shown as room;
 pub(super) use elsewhere::node_call;
 pub(super) use feed::LINES;
 pub(super) use questions::answer;
+pub(super) use scan::list_from;
 
 pub use route::{Base, BodyKind, Policy, Route};
 pub use routes::routes;

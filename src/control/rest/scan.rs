@@ -657,7 +657,7 @@ fn user_of(record: &Auxiliary) -> Option<Row<'_>> {
 
 /// Makes a list in one step, not in slices, from the items starting at `offset`. If the list would be too long, it is
 /// cut, and the answer has the offset of the next item.
-pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item = T>) -> Response {
+pub(in crate::control) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item = T>) -> Response {
     let (mut json, mut next) = (vec![b'['], offset);
     for item in items {
         let Ok(item) = serde_json::to_vec(&item) else { continue };

@@ -340,3 +340,19 @@ fn q_17_removals_from_a_silent_storage_leave_room_for_the_files_of_others() {
     }
     assert_eq!(removed, 301);
 }
+
+#[test]
+fn q_17_lists_of_viewers_of_one_application_leave_places_for_those_of_others() {
+    let mut rig = Rig::new();
+    rig.begin_in("live", "s");
+    rig.begin_in("LiveApp", "s");
+    let ask = |rig: &mut Rig, app: &str| {
+        let path = format!("/{app}/rest/v2/broadcasts/s/webrtc-client-stats/0/10");
+        rig.send(Method::Get, &path, "")
+    };
+    let asked: Vec<_> = (0..64).map(|_| ask(&mut rig, "live")).collect();
+    let refused = asked.iter().filter(|session| rig.answer(**session).is_some()).count();
+    assert_eq!(refused, 64 - 33, "half of the places are left");
+    let other = ask(&mut rig, "LiveApp");
+    assert!(rig.answer(other).is_none(), "it waits for the workers");
+}

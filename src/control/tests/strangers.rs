@@ -2,6 +2,7 @@
 
 use super::access::{params, token_of};
 use super::*;
+use crate::mail::{PlayRequest, PolledRequest};
 
 impl Rig {
     fn record_as_seen(&mut self, id: &str, let_in: &[&str]) -> serde_json::Value {
@@ -118,4 +119,25 @@ fn r_54_workers_hear_of_a_block_before_it_is_answered() {
     assert_eq!((told(&rig), rig.answer(session)), (usize::from(WORKERS), None));
     rig.run_for(ms(5));
     assert_eq!(rig.answer(session), Some((200, PLAIN.into())));
+}
+
+#[test]
+fn t_10_a_name_that_nobody_checks_takes_no_place_of_a_viewer_s_pass() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.post("/live/rest/v2/broadcasts/s/subscribers", r#"{"subscriberId":"alice"}"#);
+    rig.publish("s", 0);
+    let key = StreamKey::new("live", "s");
+    for (name, passes) in [("stranger", 0), ("another", 0), ("alice", 1)] {
+        let polled =
+            PolledRequest { who: name.to_owned(), former: None, file: "s.m3u8".to_owned(), found: true };
+        let request = rig.play_request("s", &[("subscriberId", name)]);
+        let request = PlayRequest { egress: "hls", polled: Some(polled), ..request };
+        rig.take();
+        rig.mail(ToControl::Play(Box::new(request)));
+        let is_let_in =
+            |mail: &(WorkerId, ToWorker)| matches!(mail.1, ToWorker::Pass { verdict: Ok(()), .. });
+        assert!(rig.take().iter().any(is_let_in), "{name}");
+        assert_eq!(rig.control.access.passes(&key, "hls"), passes, "{name}");
+    }
 }
