@@ -74,6 +74,16 @@ pub struct Stats {
     pub unsent_bytes: usize,
 }
 
+/// Deadlines for input from the peer.
+#[derive(Debug, Clone, Copy, Default)]
+struct Due {
+    /// Deadline for any frame after a ping.
+    pong: Option<Instant>,
+    /// Deadline for the whole frame of which the machine holds a part. Until then no pong is expected: a peer cannot
+    /// send one within a frame (RFC 6455 §5.4).
+    frame: Option<Instant>,
+}
+
 /// An open WebSocket.
 ///
 /// If an input returns `Err`, the transport must be dropped without flushing. An error of which the peer is informed is
@@ -95,11 +105,7 @@ pub struct WebSocket {
     pongs: VecDeque<Bytes>,
     ping_at: Instant,
     pings: u64,
-    /// Deadline for any frame from the peer after a ping.
-    pong_by: Option<Instant>,
-    /// Deadline for the whole frame of which the machine holds a part. Until then no pong is expected: a peer cannot
-    /// send one within a frame (RFC 6455 §5.4).
-    frame_by: Option<Instant>,
+    due: Due,
     unsent: usize,
     progress_at: Instant,
     now: Instant,
@@ -135,8 +141,7 @@ impl WebSocket {
             pongs: VecDeque::new(),
             ping_at,
             pings: 0,
-            pong_by: None,
-            frame_by: None,
+            due: Due::default(),
             unsent: 0,
             progress_at: now,
             now,
@@ -174,11 +179,11 @@ impl WebSocket {
         if self.answer_by().is_some_and(|at| now >= at) {
             return self.abort(Error::NoPong);
         }
-        if self.pong_by.is_none() && now >= self.ping_at {
+        if self.due.pong.is_none() && now >= self.ping_at {
             self.pings = self.pings.wrapping_add(1);
             let payload = Bytes::copy_from_slice(&self.pings.to_be_bytes());
             self.queue(Opcode::Ping, payload);
-            self.pong_by = now.checked_add(self.limits.pong);
+            self.due.pong = now.checked_add(self.limits.pong);
         }
         Ok(())
     }
@@ -320,14 +325,14 @@ impl WebSocket {
         if self.held.len() < frame_bytes {
             let least = Duration::from_millis(u64::try_from(length).unwrap_or(u64::MAX) / LEAST_BYTES_PER_MS);
             let whole = self.now.checked_add(self.limits.pong.saturating_add(least));
-            self.frame_by = self.frame_by.or(whole);
+            self.due.frame = self.due.frame.or(whole);
             return Ok(false);
         }
-        self.frame_by = None;
+        self.due.frame = None;
         let mut frame = self.held.split_to(frame_bytes);
         self.stats.frames_in = self.stats.frames_in.saturating_add(1);
         // Any frame shows that the peer is alive.
-        if self.pong_by.take().is_some() {
+        if self.due.pong.take().is_some() {
             self.ping_at = self.now.checked_add(self.limits.ping).unwrap_or(self.now);
         }
         match head.opcode {
@@ -487,7 +492,7 @@ impl WebSocket {
 
     /// Deadline for a frame from a peer that was pinged.
     fn answer_by(&self) -> Option<Instant> {
-        self.pong_by.map(|at| self.frame_by.map_or(at, |frame| frame.max(at)))
+        self.due.pong.map(|at| self.due.frame.map_or(at, |frame| frame.max(at)))
     }
 
     fn stall_deadline(&self) -> Option<Instant> {
