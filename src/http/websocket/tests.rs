@@ -222,11 +222,13 @@ fn a_pinged_peer_may_finish_a_large_frame_first() {
         let mut rig = Rig::new();
         let large = frame(BINARY, &[7; 100_000]);
         let (begin, rest) = large.split_at(50_000);
+        // The ping falls into the frame.
+        rig.now += Duration::from_secs(29);
         rig.feed(begin);
         rig.now = rig.socket.poll_timeout().unwrap();
         rig.socket.handle_timeout(rig.now).unwrap();
         rig.deliver();
-        // A pong is due after ten seconds, the frame after another 25: four bytes a millisecond.
+        // A pong is due after ten seconds, the frame 35 seconds after its beginning: four bytes a millisecond.
         let whole_by = rig.socket.poll_timeout().unwrap();
         rig.now += Duration::from_secs(10);
         assert_eq!(rig.socket.handle_timeout(rig.now), Ok(()));
