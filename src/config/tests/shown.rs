@@ -86,15 +86,15 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ("hls.group", "tests/suite/ladders.rs::streams_of_one_main_track_are_renditions_that_come_and_go"),
     (
         "hls.playlistCacheControl",
-        "src/worker/polled_tests.rs::caches_are_told_how_long_what_they_are_sent_is_good",
+        "src/worker/polled_tests/caches.rs::caches_are_told_how_long_what_they_are_sent_is_good",
     ),
     (
         "hls.reloadCacheControl",
-        "src/worker/polled_tests.rs::caches_are_told_how_long_what_they_are_sent_is_good",
+        "src/worker/polled_tests/caches.rs::caches_are_told_how_long_what_they_are_sent_is_good",
     ),
     (
         "hls.segmentCacheControl",
-        "src/worker/polled_tests.rs::caches_are_told_how_long_what_they_are_sent_is_good",
+        "src/worker/polled_tests/caches.rs::caches_are_told_how_long_what_they_are_sent_is_good",
     ),
     (
         "vod.import_folders",
