@@ -412,8 +412,9 @@ impl Control {
             }
             ToControl::NodeCall { session, call } => rest::node_call(self, now, session, *call),
             ToControl::Ask { session, peer, key, let_in, question } => {
-                let asked = SocketQuestion { session, key, let_in, question };
-                if let Some(asked) = self.access.question_asked(&mut self.cx, now, peer, asked) {
+                let live = self.registry.count(&key.app);
+                let asked = SocketQuestion { session, key, let_in, question, live, is_refused: false };
+                if let Some(asked) = self.access.question_asked(now, peer, asked) {
                     let response = rest::answer(self, now, &asked);
                     self.cx.answer(Requester::unknown(session), response);
                 }

@@ -392,7 +392,8 @@ impl Registry {
             return;
         }
         let seam = Seam { position, tracks, silent: Duration::ZERO };
-        if departure == Departure::Lost && self.take_over(cx, records, now, stream, seam) {
+        let is_failure = matches!(departure, Departure::Lost | Departure::Failed);
+        if is_failure && self.take_over(cx, records, now, stream, seam) {
             return;
         }
         match (departure, now.mono.checked_add(grace)) {
@@ -404,7 +405,7 @@ impl Registry {
                 self.cluster.release_stream(stream);
             }
             (Departure::Lost, _) => self.end(cx, stream, StreamEnd::GraceOver),
-            (Departure::Clean, _) => self.end(cx, stream, StreamEnd::Unpublished),
+            (Departure::Clean | Departure::Failed, _) => self.end(cx, stream, StreamEnd::Unpublished),
         }
     }
 

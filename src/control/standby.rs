@@ -94,6 +94,7 @@ const fn place(is_paired: bool, is_silent: bool, standby: Option<bool>) -> Place
     match (is_paired, standby) {
         (true, None | Some(true)) => Place::Standby,
         (true, Some(false)) => Place::None,
+        (false, Some(true)) if is_silent => Place::Standby,
         (false, Some(_)) => Place::None,
         (false, None) if is_silent => Place::Publisher,
         (false, None) => Place::None,
@@ -103,6 +104,17 @@ const fn place(is_paired: bool, is_silent: bool, standby: Option<bool>) -> Place
 /// True if a publisher says that it is a backup, or that it has one.
 fn is_backup(params: &Params) -> bool {
     params.iter().any(|(name, value)| name == BACKUP && matches!(value.as_str(), "1" | "true"))
+}
+
+/// Returns the place of a publisher with these parameters beside the present publisher of a stream.
+fn place_beside(records: &Records, now: Now, live: &Live, params: &Params) -> Place {
+    let standby = live.standby();
+    let is_allowed = records.get(&live.key).is_some_and(|record| record.standby_enabled);
+    let is_present = is_backup(&live.params) || standby.is_some_and(|standby| is_backup(&standby.params));
+    let is_paired = is_allowed || is_backup(params) || is_present;
+    let is_published = !live.source().ingest.is_fetched() && !live.is_view();
+    let is_stale = standby.map(|standby| standby.is_stale(now));
+    place(is_paired && is_published, live.silent_ms >= STALE_MS, is_stale)
 }
 
 /// Returns the later of two positions of a stream's clock.
@@ -124,14 +136,24 @@ impl Registry {
         if request.session == session || standby.is_some_and(|standby| standby.session == request.session) {
             return Place::None;
         }
-        let is_allowed = records.get(&request.key).is_some_and(|record| record.standby_enabled);
-        let is_paired = is_allowed || is_backup(&request.params) || is_backup(&live.params);
-        let is_published = !live.source().ingest.is_fetched() && !live.is_view();
-        place(
-            is_paired && is_published,
-            live.silent_ms >= STALE_MS,
-            standby.map(|standby| standby.is_stale(now)),
-        )
+        place_beside(records, now, live, &request.params)
+    }
+
+    /// Returns the session whose place a publisher with these parameters takes: that of the present publisher or of a
+    /// stale standby. `None` if the publisher would wait beside the present one.
+    pub(super) fn replaced_by(
+        &self,
+        records: &Records,
+        now: Now,
+        key: &StreamKey,
+        params: &Params,
+    ) -> Option<SessionRef> {
+        let live = self.get(&self.find(key)?)?;
+        let State::Live(publisher) = live.source().state else { return None };
+        match place_beside(records, now, live, params) {
+            Place::Standby => live.standby().map(|standby| standby.session),
+            Place::Publisher | Place::None => Some(publisher),
+        }
     }
 
     /// True if a publisher would wait as a standby.
@@ -319,9 +341,10 @@ mod tests {
             (true, false, Some(false), Place::None),
             (true, true, Some(false), Place::None),
             (true, false, Some(true), Place::Standby),
-            // The record no longer allows a standby, but there is one, and it takes over.
+            // The record no longer allows a standby, but there is one. It takes over unless it is silent itself.
             (false, true, Some(false), Place::None),
-            (false, true, Some(true), Place::None),
+            (false, true, Some(true), Place::Standby),
+            (false, false, Some(true), Place::None),
         ] {
             assert_eq!(place(is_paired, is_silent, standby), expected, "{is_paired} {is_silent} {standby:?}");
         }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{AccessUnit, Origin, Position, Timescale, Track, TrackId, TrackKind, TrackSet, Tracks};
+use media::{AccessUnit, Origin, Position, Timescale, Track, TrackId, TrackKind, TrackSet, Tracks, scte35};
 
 use super::RingLimits;
 use crate::mail::Seam;
@@ -205,6 +205,9 @@ impl Splice {
             (unit.dts, unit.pts) = (self.hurried(unit.dts, scale), self.hurried(unit.pts, scale));
         } else if own_ms.saturating_add(shift_ms) < self.floor_ms {
             return None;
+        }
+        if unit.track == TrackId::CUES {
+            unit.payload = scte35::moved_along(&unit.payload, shift_ms);
         }
         let tracks = self.rebase(&tracks);
         if unit.config_epoch != 0 {

@@ -201,6 +201,12 @@ impl Stream {
         self.offer = Offer { completed: None, left_out: Some((self.left_out().with(track), until)) };
     }
 
+    /// Returns the largest DTS of the units so far, in milliseconds; `None` before the first one.
+    #[must_use]
+    pub fn head_ms(&self) -> Option<i64> {
+        self.ring.head_ms()
+    }
+
     /// The derived tracks that are left out now.
     #[must_use]
     pub fn left_out(&self) -> TrackSet {

@@ -101,8 +101,11 @@ pub struct Seam {
 /// The way in which a publisher left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
-    /// The publisher ended the stream (deleteStream, FCUnpublish, closeStream) or broke the protocol. The stream ends.
+    /// The publisher ended the stream (deleteStream, FCUnpublish, closeStream). The stream ends.
     Clean,
+    /// The publisher broke the protocol, or sends media that nobody can play. A standby takes over; without one, the
+    /// stream ends.
+    Failed,
     /// The connection was lost or fell silent: the stream waits for the publisher's return (grace).
     Lost,
 }

@@ -32,6 +32,8 @@ impl Worker {
                 let from = self.turn.session_ref(id, Handle::ONLY);
                 self.ports.tell_session(&mut self.turn, &mut self.conns, from, to, message);
             }
+            // A standby's messages are not those of the stream.
+            FamilyEvent::TellStream { .. } if self.live.standbys.waits(id, Handle::ONLY) => {}
             FamilyEvent::TellStream { stream, message } => {
                 let (key, told) = (stream.clone(), message.clone());
                 self.live.tell_stream(&mut self.turn, &mut self.conns, id, stream, message);
@@ -167,7 +169,7 @@ impl Live {
         if !self.directory.contains_key(&stream) && !self.is_room(&stream) {
             return;
         }
-        if !self.chats.takes(turn.now.mono, &stream, &message) {
+        if !self.chats.takes(turn.now.mono, id, &stream, &message) {
             return;
         }
         let from = turn.session_ref(id, Handle::ONLY);

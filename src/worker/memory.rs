@@ -47,8 +47,7 @@ impl Memory {
         let mut excess = self.budget.excess(turn.id, held);
         if excess > 0 {
             // Nobody is sent what standbys retain.
-            excess = excess.saturating_sub(live.standbys.retained_bytes());
-            live.standbys.forget_units();
+            excess = live.standbys.free(excess);
         }
         for is_watched in [false, true] {
             for _ in 0..ROUNDS {

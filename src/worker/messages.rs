@@ -49,7 +49,12 @@ impl MessageLimits {
         Some(is_timed && bytes <= TIMED_BYTES_MAX && timed.spend(now, STREAM_TIMED, cost))
     }
 
-    /// Forgets a stream that has ended. The number of applications is limited by control.
+    /// Forgets a removed application.
+    pub(super) fn forget_app(&mut self, app: &str) {
+        self.apps.remove(app);
+    }
+
+    /// Forgets a stream that has ended.
     pub(super) fn forget(&mut self, stream: &StreamKey) {
         self.streams.remove(stream);
     }

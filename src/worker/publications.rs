@@ -27,7 +27,8 @@ use crate::types::{ConnId, Handle, SessionRef, StreamId};
 const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Worker {
-    /// Appends timed data to a stream that is published here. The data gets the DTS of the stream's newest unit.
+    /// Appends timed data to a stream that is published here. The data gets the DTS of the stream's newest unit, also
+    /// while the stream waits for its publisher.
     pub(super) fn put_timed_data(&mut self, id: StreamId, track: TrackId, payload: Bytes, ahead_ms: u32) {
         let Some(stream) = self.live.streams.get(&id).filter(|stream| stream.source == self.turn.id) else {
             return;
@@ -37,7 +38,8 @@ impl Worker {
             // Data without media is useless, and a data unit would end the wait of subscribers that wait for tracks.
             return;
         }
-        let dts = self.live.sources.get(&id).map_or(0, |source| source.position.dts_ms);
+        let source = self.live.sources.get(&id).map(|source| source.position.dts_ms);
+        let Some(dts) = source.or_else(|| stream.head_ms()) else { return };
         let pts = dts.saturating_add(i64::from(ahead_ms));
         let unit = AccessUnit { track, dts, pts, key_frame: false, config_epoch: 0, payload };
         let entry = Entry::new(self.turn.now.mono, self.turn.now.wall_ms, unit, tracks);

@@ -7,11 +7,12 @@
 //! 3. Control orders the standby to take over ([`crate::mail::ToWorker::TakeOver`]). Its retained units are appended
 //!    first; all its units are mapped to the stream's clock ([`Splice`]).
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{AccessUnit, TrackId, Tracks};
+use media::{AccessUnit, TrackId, TrackKind, Tracks};
 
 use super::conns::Conns;
 use super::deadlines::Timer;
@@ -45,6 +46,8 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Standbys {
     of: BTreeMap<(ConnId, Handle), Second>,
+    /// The publications of each stream.
+    by_stream: BTreeMap<StreamId, BTreeSet<(ConnId, Handle)>>,
     /// The next check for silence of each stream that has a standby.
     armed: BTreeMap<StreamId, Instant>,
 }
@@ -61,39 +64,42 @@ impl Standbys {
     }
 
     /// True if the publication waits, so that it feeds no stream.
-    fn waits(&self, id: ConnId, publication: Handle) -> bool {
+    pub(super) fn waits(&self, id: ConnId, publication: Handle) -> bool {
         self.of.get(&(id, publication)).is_some_and(|one| matches!(one.state, State::Waiting { .. }))
     }
 
     /// Makes a publication wait.
     pub(super) fn begin(&mut self, now: Instant, key: (ConnId, Handle), stream: StreamId, silence: Duration) {
         let state = State::Waiting { standby: Standby::new(now), sends: false };
+        self.remove(key.0, key.1);
+        self.by_stream.entry(stream).or_default().insert(key);
         self.of.insert(key, Second { stream, silence, state });
     }
 
     /// Forgets a publication that has ended.
     pub(super) fn remove(&mut self, id: ConnId, publication: Handle) {
-        self.of.remove(&(id, publication));
+        let Some(one) = self.of.remove(&(id, publication)) else { return };
+        let Some(keys) = self.by_stream.get_mut(&one.stream) else { return };
+        keys.remove(&(id, publication));
+        if keys.is_empty() {
+            self.by_stream.remove(&one.stream);
+        }
     }
 
     /// Forgets all publications.
     pub(super) fn clear(&mut self) {
         self.of.clear();
+        self.by_stream.clear();
     }
 
     /// Removes and returns the waiting publications of a stream that has ended.
     fn end(&mut self, stream: StreamId) -> Vec<(ConnId, Handle)> {
         self.armed.remove(&stream);
-        let of_stream = |one: &Second| one.stream == stream;
-        let is_waiting = |one: &Second| matches!(one.state, State::Waiting { .. });
-        let all = self.of.iter().filter(|(_, one)| of_stream(one) && is_waiting(one));
-        let ended = all.map(|(key, _)| *key).collect();
-        self.of.retain(|_, one| !of_stream(one));
-        ended
-    }
-
-    fn waiting_mut(&mut self) -> impl Iterator<Item = (&(ConnId, Handle), &mut Second)> {
-        self.of.iter_mut().filter(|(_, one)| matches!(one.state, State::Waiting { .. }))
+        let all = self.by_stream.remove(&stream).unwrap_or_default();
+        let is_waiting = |key: &(ConnId, Handle)| {
+            matches!(self.of.remove(key)?.state, State::Waiting { .. }).then_some(*key)
+        };
+        all.iter().filter_map(is_waiting).collect()
     }
 
     /// Bytes that the waiting publications retain.
@@ -105,13 +111,23 @@ impl Standbys {
         self.of.values().map(bytes).sum()
     }
 
-    /// Frees the memory of all waiting publications. Each retains units again from its next key frame on.
-    pub(super) fn forget_units(&mut self) {
-        for (_, one) in self.waiting_mut() {
-            if let State::Waiting { standby, .. } = &mut one.state {
-                standby.clear();
+    /// Frees this many bytes, or all, of what waiting publications retain, the largest first. Each retains units again
+    /// from its next key frame on. Returns the number of bytes that are still to be freed elsewhere.
+    pub(super) fn free(&mut self, mut excess: usize) -> usize {
+        let waiting = self.of.values_mut().filter_map(|one| match &mut one.state {
+            State::Waiting { standby, .. } => Some(standby),
+            State::Active(_) => None,
+        });
+        let mut waiting: Vec<&mut Standby> = waiting.collect();
+        waiting.sort_by_key(|standby| Reverse(standby.retained_bytes()));
+        for standby in waiting {
+            if excess == 0 {
+                break;
             }
+            excess = excess.saturating_sub(standby.retained_bytes());
+            standby.clear();
         }
+        excess
     }
 
     /// Returns the figures of the waiting publications.
@@ -180,9 +196,12 @@ impl Standbys {
         match &mut one.state {
             State::Active(splice) => {
                 let track = unit.track;
+                let is_video = tracks.get(track).is_some_and(|track| track.kind() == TrackKind::Video);
                 match splice.map(Held { unit, tracks, came: now }) {
                     Some((unit, tracks)) => Passed::Unit(unit, tracks),
-                    None if splice.awaits_key_frame(track) => Passed::NeedsKeyFrame(stream, track),
+                    None if is_video && splice.awaits_key_frame(track) => {
+                        Passed::NeedsKeyFrame(stream, track)
+                    }
                     None => Passed::Nothing,
                 }
             }
@@ -206,7 +225,8 @@ impl Standbys {
     /// Tells control of those standbys of a stream that have fallen silent. Returns the time of the next check.
     fn tell_silent(&mut self, turn: &mut Turn, stream: StreamId) -> Option<Instant> {
         let (now, mut next, mut silent) = (turn.now.mono, None, Vec::new());
-        for (&key, one) in self.waiting_mut().filter(|(_, one)| one.stream == stream) {
+        for key in self.by_stream.get(&stream).into_iter().flatten().copied() {
+            let Some(one) = self.of.get_mut(&key) else { continue };
             let State::Waiting { standby, sends: sends @ true } = &mut one.state else { continue };
             let due = standby.last_unit() + one.silence;
             if due > now {
@@ -246,6 +266,8 @@ fn silent_at(live: &Live, stream: StreamId) -> Option<Instant> {
     live.details.get(stream).filter(|details| details.has_standby)?;
     let source = live.sources.get(&stream)?;
     source.publisher?;
+    // A copy may be silent: its publisher is at another node.
+    live.streams.get(&stream).filter(|stream| !stream.ingest.is_copy())?;
     Some(source.last_unit? + live.streams.get(&stream)?.settings.loss.standby_after)
 }
 

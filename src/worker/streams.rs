@@ -239,6 +239,7 @@ impl Worker {
             }
             ToWorker::AppGone(name) => {
                 self.turn.apps.remove(&name);
+                self.live.message_limits.forget_app(&name);
             }
             ToWorker::StreamUp { stream, key, source, ingest, details, settings } => {
                 self.live.details.set(stream, details);

@@ -1,6 +1,6 @@
 //! The limit on simultaneously transcoded tracks, shared by all workers and divided among applications.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,6 +15,8 @@ const PARTS: usize = 64;
 #[derive(Debug)]
 pub struct TranscoderBudget {
     limit: usize,
+    /// Keys of the hash of names, so that nobody can choose a name that shares the counter of another one.
+    keys: RandomState,
     /// Running transcoders, by application. A few applications may share a counter.
     parts: [AtomicUsize; PARTS],
 }
@@ -29,16 +31,14 @@ impl Default for TranscoderBudget {
 impl TranscoderBudget {
     /// Makes a budget for `limit` transcoders at a time.
     #[must_use]
-    pub const fn new(limit: usize) -> Self {
-        Self { limit, parts: [const { AtomicUsize::new(0) }; PARTS] }
+    pub fn new(limit: usize) -> Self {
+        Self { limit, keys: RandomState::new(), parts: [const { AtomicUsize::new(0) }; PARTS] }
     }
 
     /// Returns the index of an application's counter.
-    fn part(app: &str) -> usize {
-        let mut hasher = DefaultHasher::new();
-        app.hash(&mut hasher);
+    fn part(&self, app: &str) -> usize {
         let parts = u64::try_from(PARTS).unwrap_or(1);
-        usize::try_from(hasher.finish() % parts).unwrap_or(0)
+        usize::try_from(self.keys.hash_one(app) % parts).unwrap_or(0)
     }
 
     /// True if the application with this counter, which has `own` transcoders, may have another one ([`Room`]). An
@@ -52,14 +52,14 @@ impl TranscoderBudget {
 
     /// True if another transcoder of an application may run.
     pub(super) fn has_room(&self, app: &str) -> bool {
-        let part = Self::part(app);
+        let part = self.part(app);
         let own = self.parts.get(part).map_or(0, |count| count.load(Ordering::Relaxed));
         self.has_room_beside(part, own)
     }
 
     /// Takes a permit for an application, or returns `None` if its share of the budget is used up.
     pub(super) fn take(self: &Arc<Self>, app: &str) -> Option<TranscoderPermit> {
-        let part = Self::part(app);
+        let part = self.part(app);
         let own = self.parts.get(part)?.fetch_add(1, Ordering::Relaxed);
         let permit = TranscoderPermit { budget: Arc::clone(self), part };
         self.has_room_beside(part, own).then_some(permit)

@@ -92,7 +92,11 @@ impl Access {
             if subscriber.is_blocked(direction, now) {
                 return Err(Denial::Blocked(id.to_owned()));
             }
-            if !subscriber.has_room(self.connections_of(registry, direction, key, id, peer)) {
+            let replaced = match direction {
+                Direction::Publish => registry.replaced_by(records, now, key, params),
+                Direction::Play => None,
+            };
+            if !subscriber.has_room(self.connections_of(registry, (direction, replaced), key, id, peer)) {
                 return Err(Denial::Connections);
             }
         }

@@ -161,14 +161,14 @@ impl Passes {
         let holder = (key.clone(), egress, who.to_owned());
         self.end(&holder);
         let address = network(address);
+        if self.addresses.get(&address).is_some_and(|count| *count >= PASSES_OF_ADDRESS_MAX) {
+            return false;
+        }
         if self.passes.len() >= PASSES_MAX {
             let Some(excess) = self.excess(&key.app, address).cloned() else { return false };
             self.end(&excess);
         }
         let of_address = self.addresses.get(&address).copied().unwrap_or(0);
-        if of_address >= PASSES_OF_ADDRESS_MAX {
-            return false;
-        }
         let until = now.checked_add(LASTS).unwrap_or(now);
         self.addresses.insert(address, of_address.saturating_add(1));
         self.viewers.entry((key.clone(), egress)).or_default().insert(address, until, who.to_owned());

@@ -187,12 +187,12 @@ impl Access {
         self.passes.count(key, egress)
     }
 
-    /// Number of connections of a subscriber that count against the subscriber's limit. A publisher that the same
-    /// subscriber is about to replace does not count.
+    /// Number of connections of a subscriber that count against the subscriber's limit. `replaced`: the session that
+    /// the newcomer replaces, which does not count if it is the same subscriber's.
     pub(super) fn connections_of(
         &self,
         registry: &Registry,
-        direction: Direction,
+        (direction, replaced): (Direction, Option<SessionRef>),
         key: &StreamKey,
         id: &str,
         peer: IpAddr,
@@ -203,10 +203,6 @@ impl Access {
             Direction::Play => self.passes.elsewhere(key, id, peer),
         };
         let all = self.presences.count(key, id).saturating_add(polled);
-        let replaced = match direction {
-            Direction::Publish => registry.publisher_of(key),
-            Direction::Play => None,
-        };
         let own = replaced.and_then(|session| self.presences.sessions.get(&session));
         let counted = own.is_some_and(|presence| presence.subscriber.as_deref() == Some(id));
         let here = all.saturating_sub(usize::from(counted));
@@ -253,7 +249,8 @@ impl Access {
         }
         let limit = record.and_then(|record| record.connections_max());
         if let (Some(id), Some(limit)) = (subscriber, limit) {
-            let others = self.connections_of(registry, Direction::Play, key, id, peer).saturating_add(1);
+            let others =
+                self.connections_of(registry, (Direction::Play, None), key, id, peer).saturating_add(1);
             self.passes.limit_here(key, id, peer, limit.saturating_sub(others));
         }
         let all = self.passes(key, request.egress).saturating_add(self.viewers_elsewhere(

@@ -254,6 +254,9 @@ impl Hooks {
             let first = self.lines.get(key).and_then(|line| line.queue.front());
             first.is_some_and(|hook| hook.body_type == BodyType::Data)
         };
+        if self.data.of(app) == 0 {
+            return false;
+        }
         let mut waiting = self.ages.get(app).into_iter().flatten();
         let Some((age, key)) = waiting.find(|(_, key)| is_data(key)) else { return false };
         let (age, key) = (*age, key.clone());

@@ -10,8 +10,6 @@ use crate::auth::network;
 use crate::control::Control;
 use crate::control::access::Access;
 use crate::control::broadcast::Broadcast;
-use crate::control::context::Context;
-use crate::control::mask::Requester;
 use crate::control::questions::SocketQuestion;
 use crate::http::Response;
 use crate::mail::Question;
@@ -45,10 +43,9 @@ const RECORDS_MAX: usize = 50;
 const STREAMS_MAX: usize = 500;
 
 impl Access {
-    /// Returns the question if it may be answered now; otherwise queues it, or refuses it if too many wait.
+    /// Returns the question if it may be answered now; otherwise queues it.
     pub(in crate::control) fn question_asked(
         &mut self,
-        cx: &mut Context,
         at: Now,
         peer: SocketAddr,
         asked: SocketQuestion,
@@ -56,11 +53,7 @@ impl Access {
         if self.questions.may_answer(at.mono, &asked) {
             return Some(asked);
         }
-        let session = asked.session;
-        if !self.questions.queue(at.mono, network(peer.ip()), asked) {
-            let busy = Response::error(503, "Too many questions").header("Retry-After", "1");
-            cx.answer(Requester::unknown(session), busy);
-        }
+        self.questions.queue(at.mono, network(peer.ip()), asked);
         None
     }
 }
@@ -68,6 +61,9 @@ impl Access {
 /// Answers a question from a session.
 pub(in crate::control) fn answer(control: &Control, at: Now, asked: &SocketQuestion) -> Response {
     let SocketQuestion { key, let_in, question, .. } = asked;
+    if asked.is_refused {
+        return Response::error(503, "Too many questions").header("Retry-After", "1");
+    }
     let asker = Asker { control, at, key, let_in };
     match question {
         Question::Record => match control.records.find(&key.app, &key.id) {

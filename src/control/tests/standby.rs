@@ -145,6 +145,36 @@ fn when_both_are_lost_the_stream_waits_and_a_clean_end_ends_both() {
 }
 
 #[test]
+fn a_publisher_that_fails_is_followed_by_its_standby_and_ends_a_stream_without_one() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    let (first, second, stream) = pair(&mut rig, "s");
+    rig.take();
+    rig.gone(first, stream, Departure::Failed, 1000);
+    assert_eq!(taken_over(&rig.take())[0].0, second);
+    rig.gone(second, stream, Departure::Failed, 2000);
+    assert_eq!(rig.record("s")["status"], "finished");
+}
+
+#[test]
+fn a_standby_counts_for_the_connections_of_its_subscriber() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    let body = r#"{"subscriberId":"x","type":"publish","concurrentConnectionsLimit":1}"#;
+    assert_eq!(rig.call(Method::Post, "/live/rest/v2/broadcasts/s/subscribers", body).0, 200);
+    let as_subscriber = |mut request: PublishRequest| {
+        request.params.push(("subscriberId".into(), "x".into()));
+        request
+    };
+    let first = as_subscriber(rig.request("s", 0));
+    assert!(rig.ask(first).is_ok());
+    let standby = as_subscriber(backup(&mut rig, "s", 1));
+    assert!(matches!(rig.ask(standby).unwrap_err(), Refusal::Denied(_)), "x is connected already");
+    let other = backup(&mut rig, "s", 1);
+    assert!(rig.ask(other).unwrap().standby);
+}
+
+#[test]
 fn a_standby_that_is_silent_for_long_gives_its_place_to_another() {
     let mut rig = Rig::new();
     let (_, second, stream) = pair(&mut rig, "s");

@@ -96,7 +96,9 @@ impl RtmpSession {
                     self.events.push_back(RefusedRequest::event(verb_of(verb), key, reason));
                 }
                 rtmp::Event::Media(message) => self.media(ctx, &message),
-                rtmp::Event::PublishEnded { clean, .. } => self.publish_ended(clean),
+                rtmp::Event::PublishEnded { clean, .. } => {
+                    self.publish_ended(if clean { Departure::Clean } else { Departure::Lost });
+                }
                 rtmp::Event::PlayEnded { .. } => self.play_ended(),
                 rtmp::Event::PlayPaused { paused, .. } => self.pause(paused),
                 // A player that wants neither video nor audio is paused. A player that wants only one of them is
@@ -280,7 +282,7 @@ impl RtmpSession {
         self.refused(Verb::Publish, what.clone());
         let rejection = rejection("NetStream.Failed", what, true);
         self.machine.end_publish(ctx.now.mono, message_stream, rejection);
-        self.publish_ended(true);
+        self.publish_ended(Departure::Failed);
     }
 
     fn refused(&mut self, verb: Verb, reason: impl Into<Cow<'static, str>>) {
@@ -295,12 +297,11 @@ impl RtmpSession {
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(paused)));
     }
 
-    fn publish_ended(&mut self, clean: bool) {
+    fn publish_ended(&mut self, departure: Departure) {
         if matches!(self.role, Role::AskedPublish { .. } | Role::Publisher { .. }) {
             if let Role::Publisher { ingest, .. } = std::mem::replace(&mut self.role, Role::None) {
                 log_others(ingest.others());
             }
-            let departure = if clean { Departure::Clean } else { Departure::Lost };
             self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(departure)));
         }
     }
@@ -373,10 +374,16 @@ impl RtmpSession {
     }
 
     fn machine_closed(&mut self, reason: &CloseReason) {
-        // If the publisher broke the protocol, its stream ends immediately. If the publisher fell silent or was cut
-        // off, the stream waits for its return.
-        let clean = matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected | CloseReason::Requested);
-        self.publish_ended(clean);
+        // If the publisher broke the protocol, its stream ends immediately unless it has a standby. If the publisher
+        // fell silent or was cut off, the stream waits for its return.
+        let departure = if matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected) {
+            Departure::Failed
+        } else if matches!(reason, CloseReason::Requested) {
+            Departure::Clean
+        } else {
+            Departure::Lost
+        };
+        self.publish_ended(departure);
         self.play_ended();
         if !self.closed {
             self.closed = true;

@@ -81,7 +81,7 @@ impl Publisher {
         let fault = self.usable.check(now, self.ingest.supply())?;
         let (Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault;
         events.extend([Event::Publication(publication, PublicationEvent::Fault(reason))]);
-        matches!(fault, Fault::Unusable(_)).then_some(End { reason, departure: Departure::Clean })
+        matches!(fault, Fault::Unusable(_)).then_some(End { reason, departure: Departure::Failed })
     }
 
     /// Handles deadlines that have passed.

@@ -344,10 +344,16 @@ impl RtspSession {
     }
 
     fn machine_closed(&mut self, reason: &CloseReason) {
-        // If the publisher broke the protocol, its stream ends immediately. If the publisher fell silent or was cut
-        // off, the stream waits for its return.
-        let clean = matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected | CloseReason::Requested);
-        self.leave(if clean { Departure::Clean } else { Departure::Lost });
+        // If the publisher broke the protocol, its stream ends immediately unless it has a standby. If the publisher
+        // fell silent or was cut off, the stream waits for its return.
+        let departure = if matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected) {
+            Departure::Failed
+        } else if matches!(reason, CloseReason::Requested) {
+            Departure::Clean
+        } else {
+            Departure::Lost
+        };
+        self.leave(departure);
         if !self.closed {
             self.closed = true;
             self.events.push_back(Event::Closed(reason.to_string()));

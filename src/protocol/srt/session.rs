@@ -201,7 +201,8 @@ impl SrtSession {
         if matches!(fault, Fault::Unusable(_)) {
             log_others(&ingest.stats());
             self.role = Role::None;
-            self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(Departure::Clean)));
+            self.events
+                .push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(Departure::Failed)));
             self.ended_for = Some(reason);
             self.connection.close(now, CloseReason::Local);
         }

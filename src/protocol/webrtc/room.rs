@@ -359,14 +359,23 @@ impl Room {
         self.take_places(handle);
     }
 
-    /// Gives each kind of a stream's tracks a place if it has none and there is one. [`Room::answered`] tries again,
-    /// because places that were given up are free then.
+    /// Gives each kind of a stream's tracks a place if it has none and there is one, or keeps its seat while it is used.
     fn take_places(&mut self, handle: Handle) {
+        for kind in [TrackKind::Audio, TrackKind::Video] {
+            if self.seats.have_places(kind) {
+                self.keep_seat_if_used(handle, kind);
+            }
+        }
+        self.take_own_places(handle);
+    }
+
+    /// Gives each kind of a stream's tracks that has no seats a place if it has none and there is one.
+    /// [`Room::answered`] tries again, because places that were given up are free then.
+    fn take_own_places(&mut self, handle: Handle) {
         let Some(member) = self.members.get(&handle) else { return };
         let (id, tracks) = (Arc::clone(&member.id), Arc::clone(&member.tracks));
         for (kind, section) in [(TrackKind::Audio, MediaKind::Audio), (TrackKind::Video, MediaKind::Video)] {
             if self.seats.have_places(kind) {
-                self.keep_seat_if_used(handle, kind);
                 continue;
             }
             let has_place = |place: &Place| {
@@ -484,7 +493,9 @@ impl Room {
         }
         self.end_former();
         let handles: Vec<Handle> = self.members.keys().copied().collect();
-        handles.iter().for_each(|handle| self.take_places(*handle));
+        if ![TrackKind::Audio, TrackKind::Video].iter().all(|kind| self.seats.have_places(*kind)) {
+            handles.iter().for_each(|handle| self.take_own_places(*handle));
+        }
         let began = handles.into_iter().filter(|handle| self.settle(now, peer, *handle)).collect();
         self.apply_wants();
         began

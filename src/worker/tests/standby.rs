@@ -1,7 +1,8 @@
 //! Standbys on a worker: what is retained, who yields, and what is appended after a takeover.
 
 use super::*;
-use crate::mail::{Grant, Seam};
+use crate::mail::{Grant, Message, Seam};
+use crate::protocol::FamilyEvent;
 
 /// Silence after which a publisher yields, in milliseconds; not the default.
 const AFTER_MS: u64 = 300;
@@ -147,6 +148,34 @@ fn what_was_retained_comes_first_and_the_stream_goes_on_from_there() {
         pair.pass(40);
     }
     assert_eq!(pair.position(), Some((2960 + 40 + 50 * 40 - 40, Some(second))));
+}
+
+#[test]
+fn messages_of_a_standby_reach_nobody() {
+    let mut pair = Pair::new();
+    let (first, second) = (pair.first.clone(), pair.second.clone());
+    for ((id, actor), reaches) in [(first, 1), (second, 0)] {
+        let (stream, message) = (StreamKey::new("live", "s"), Message::new("hello".to_owned()));
+        pair.rig.outputs();
+        pair.rig.say(id, &actor, [Event::Family(FamilyEvent::TellStream { stream, message })]);
+        let told = pair.rig.outputs();
+        let told = told.iter().filter(|output| matches!(output, Output::Others(ToWorker::TellStream { .. })));
+        assert_eq!(told.count(), reaches);
+    }
+}
+
+#[test]
+fn data_of_a_stream_that_waits_for_its_publisher_has_the_newest_time() {
+    let mut pair = Pair::new();
+    pair.first_sends(1000, true);
+    pair.first_sends(1040, false);
+    let (id, actor) = pair.first.clone();
+    pair.rig.say(id, &actor, [Event::Publication(Handle::ONLY, PublicationEvent::Over(Departure::Lost))]);
+    let data = Bytes::from_static(b"data");
+    let mail = ToWorker::TimedData { stream: STREAM, track: TrackId::MESSAGES, data, ahead_ms: 0 };
+    pair.rig.worker.handle_mail(pair.rig.now, mail);
+    let stream = &pair.rig.worker.live.streams[&STREAM];
+    assert_eq!((pair.position(), stream.head_ms()), (None, Some(1040)));
 }
 
 #[test]

@@ -116,7 +116,8 @@ fn read_rendition(
     let (mut map, now) = (None, world.instant());
     let mut reader = Reader::new(Limits::default());
     let mut scale = 1;
-    for segment in &list.segments {
+    // A gap has no file (RFC 8216bis §4.4.4.7).
+    for segment in list.segments.iter().filter(|segment| !segment.gap) {
         let own = segment.map.as_ref().ok_or("a segment without a map")?;
         if map.as_ref() != Some(&own.uri) {
             map = Some(own.uri.clone());

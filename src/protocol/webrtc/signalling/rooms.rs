@@ -39,6 +39,22 @@ pub(super) enum Asked {
     },
 }
 
+impl Asked {
+    /// The id that the answer names.
+    fn id(&self) -> &str {
+        match self {
+            Self::Record(id)
+            | Self::Subtracks(id)
+            | Self::SubtrackCount(id)
+            | Self::Subscribers(id)
+            | Self::SubscriberCount(id)
+            | Self::Media(id)
+            | Self::TrackList(id)
+            | Self::Room { room: id, .. } => id,
+        }
+    }
+}
+
 /// The rooms that a client has joined, and the ids under which it publishes there.
 #[derive(Debug)]
 pub(super) struct Joined {
@@ -240,6 +256,9 @@ impl Socket {
     /// Handles control's answer.
     pub(super) fn answered(&mut self, response: &Response) {
         let Some(asked) = self.questions.pop_front() else { return };
+        if response.status == 503 {
+            return self.send(answer::error("highResourceUsage", Some(asked.id())));
+        }
         let body = std::str::from_utf8(&response.body).ok().filter(|_| response.status == 200);
         let value = || body.and_then(|body| serde_json::from_str::<Value>(body).ok()).unwrap_or_default();
         match asked {
