@@ -432,8 +432,9 @@ impl HlsCopy {
         }
     }
 
-    pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) {
-        let Some(doing) = self.doing.take() else { return };
+    /// Handles the outcome of the job under way. Returns true if the manifest has a new segment.
+    pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) -> bool {
+        let Some(doing) = self.doing.take() else { return false };
         match (doing, outcome) {
             (doing, Outcome::Busy) => {
                 match doing {
@@ -444,17 +445,19 @@ impl HlsCopy {
                 }
                 self.retry_at = now.checked_add(RETRY);
             }
-            (Doing::File(step), outcome) => self.step_done(now, step, failure(outcome)),
+            (Doing::File(step), outcome) => return self.step_done(now, step, failure(outcome)),
             (Doing::Clear | Doing::List | Doing::Remove, outcome) => {
                 if let Some(reason) = failure(outcome) {
                     self.warn(&reason);
                 }
             }
         }
+        false
     }
 
-    fn step_done(&mut self, now: Instant, step: Step, failure: Option<Cow<'static, str>>) {
-        let Some(bytes) = &step.bytes else { return };
+    /// Handles the outcome of a file. Returns true if the manifest has a new segment.
+    fn step_done(&mut self, now: Instant, step: Step, failure: Option<Cow<'static, str>>) -> bool {
+        let Some(bytes) = &step.bytes else { return false };
         let failed = step.failed.saturating_add(1);
         // After the end of the stream, a failed file is not sent again, because another stream may soon use its name
         // at the server.
@@ -463,21 +466,19 @@ impl HlsCopy {
         if failure.is_some() && is_tried_again {
             self.files.waiting.push_front(Step { failed, ..step });
             self.retry_at = now.checked_add(ATTEMPT_PAUSE);
-            return;
+            return false;
         }
         self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());
         self.files.pending.remove(&step.name);
-        match failure {
-            Some(reason) => self.lose(step.name, &reason),
-            None => {
-                let track = self.track.as_mut();
-                let stored =
-                    track.and_then(|track| Some((track.coming.take(&step.name)?, &mut track.stored)));
-                stored.into_iter().for_each(|(piece, stored)| stored.push(piece));
-                self.failing = false;
-            }
-        }
         self.list_due = true;
+        if let Some(reason) = failure {
+            self.lose(step.name, &reason);
+            return false;
+        }
+        self.failing = false;
+        let track = self.track.as_mut();
+        let stored = track.and_then(|track| Some((track.coming.take(&step.name)?, &mut track.stored)));
+        stored.map(|(piece, stored)| stored.push(piece)).is_some()
     }
 
     fn lose(&mut self, name: String, reason: &str) {

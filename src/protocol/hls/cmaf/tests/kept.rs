@@ -1,7 +1,7 @@
 //! Segments, playlists and the manifest of single tracks on the disk.
 
 use super::*;
-use crate::jobs::{AppendError, ArchiveWork, Outcome};
+use crate::jobs::{AppendError, ArchiveWork, Outcome, Work};
 
 /// Does a job on a disk, which cannot write files whose names have these endings.
 pub(super) fn outcome(
@@ -145,4 +145,27 @@ fn a_segment_that_the_disk_does_not_take_is_a_gap_in_its_playlist_and_left_out_o
         assert_eq!((gaps.len(), gaps[2], gaps.iter().filter(|gap| **gap).count()), (10, true, 1), "{base}");
     }
     assert_eq!(listed(&rig), [9, 9]);
+}
+
+#[test]
+fn texts_are_removed_last_and_not_written_anew_behind_a_slow_removal() {
+    let mut rig = rig("event", "true");
+    rig.pass(&[(video(0), 0), (audio(), 0)], 1, 0..20_000);
+    rig.end(20_000);
+    let now = Now { mono: rig.begun + Duration::from_millis(27_000), wall_ms: rig.wall_ms + 27_000 };
+    rig.sink.publishing.handle_timeout(now);
+    // The disk does the job that it got last first, so the removal of many segments takes longest.
+    let (mut jobs, mut texts) = (Vec::new(), 0);
+    loop {
+        while let Some(event) = rig.sink.publishing.poll(now) {
+            if let Event::Job(job) = event {
+                jobs.push(job);
+            }
+        }
+        let Some(job) = jobs.pop() else { break };
+        texts += usize::from(matches!(job.work, Work::Archive(ArchiveWork::Withdraw { .. })));
+        let outcome = going_back::outcome(&mut rig.disk, &[], job.work);
+        rig.sink.publishing.job_done(now, JobDone { id: job.id, outcome });
+    }
+    assert_eq!((rig.disk.keys().collect::<Vec<_>>(), texts), (Vec::new(), 2));
 }
