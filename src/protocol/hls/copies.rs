@@ -160,8 +160,8 @@ impl Copies {
     // ---- outputs
 
     /// Returns the playlist of all segments, if live viewers get it.
-    pub(super) fn text(&mut self) -> Option<String> {
-        self.of.iter_mut().find_map(HlsCopy::text)
+    pub(super) fn text(&self) -> Option<String> {
+        self.of.iter().find_map(HlsCopy::text)
     }
 
     /// Returns the next job with its id.

@@ -340,6 +340,18 @@ impl HlsCopy {
         self.all.ended = live.ended;
         self.all.independent_segments &= live.independent_segments;
         self.list_due |= self.files.pending.is_empty();
+        if !self.all.ended && self.is_at_bound() {
+            self.close();
+        }
+    }
+
+    /// True if no more segments fit into the playlist. That of a server has only those in memory.
+    fn is_at_bound(&self) -> bool {
+        let lines = SegmentLines { behind: self.settled.last.as_ref(), segments: &self.all.segments };
+        let bytes = || self.settled.text.len().saturating_add(lines.to_string().len());
+        matches!(self.place, Place::Disk { .. })
+            && (self.count() >= u64::try_from(SEGMENTS_MAX).unwrap_or(u64::MAX)
+                || bytes() > PLAYLIST_BYTES_MAX.saturating_sub(SPARE_BYTES))
     }
 
     /// Returns the number of segments so far; for a server, of those in memory.
@@ -499,21 +511,14 @@ impl HlsCopy {
     // ---- outputs
 
     /// Returns the playlist for live viewers, if it differs from the one in memory.
-    pub(super) fn text(&mut self) -> Option<String> {
+    pub(super) fn text(&self) -> Option<String> {
         let is_shown = matches!(self.place, Place::Disk { kind: Kind::Event, .. }) && self.track.is_none();
         if !is_shown || self.full {
             return None;
         }
         let (gone, in_memory) = self.all.segments.split_at_checked(self.gone())?;
         let gone = self.files.marked(gone.to_vec());
-        let text = self.playlist(&[gone, in_memory.to_vec()].concat(), self.all.kind, self.all.ended);
-        let is_full = text.len() > PLAYLIST_BYTES_MAX.saturating_sub(SPARE_BYTES)
-            || self.count() >= u64::try_from(SEGMENTS_MAX).unwrap_or(u64::MAX);
-        if is_full && !self.all.ended {
-            self.close();
-            return None;
-        }
-        Some(text)
+        Some(self.playlist(&[gone, in_memory.to_vec()].concat(), self.all.kind, self.all.ended))
     }
 
     /// Returns the playlist of the settled segments, followed by these unsettled ones.
