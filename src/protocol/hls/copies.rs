@@ -14,7 +14,7 @@ use hls::segmenter::{
 };
 use media::TrackKind;
 
-use super::copy::{HlsCopy, Plan, RETRY};
+use super::copy::{ATTEMPT_PAUSE, HlsCopy, Plan, RETRY};
 use crate::jobs::{ArchiveWork, Outcome, Work};
 use crate::protocol::sinks::SinkOrder;
 use crate::types::Now;
@@ -254,8 +254,13 @@ impl Texts {
             again.entry(name).or_insert(data);
             self.retry_at = now.checked_add(RETRY);
         } else if outcome.archived().is_err() {
-            // The next version is tried again; the copies warn of a disk that fails.
             tracing::debug!(file = name, "a file of the HLS copy was not written or removed");
+            // The disk may remain full for ever, so after the end of the stream nothing is tried again. The copies
+            // warn of such a disk.
+            if is_put && !self.is_over {
+                self.waiting.entry(name).or_insert(data);
+                self.retry_at = now.checked_add(ATTEMPT_PAUSE);
+            }
         } else if is_put {
             self.there.insert(name, data);
         }

@@ -41,9 +41,10 @@ const GAP_VERSION: u32 = 8;
 /// The folder of an application from which files are played.
 pub(super) const STREAMS: &str = "streams";
 
-/// Maximum number of attempts to send a file to a server, and the pause between two attempts.
+/// Maximum number of attempts to send a file to a server.
 const ATTEMPTS: u32 = 3;
-const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two attempts to store a file.
+pub(super) const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of files that wait to be removed from a server; further ones stay there.
 const REMOVALS_MAX: usize = 100;
 
@@ -494,6 +495,7 @@ impl HlsCopy {
     }
 
     fn lose(&mut self, name: String, reason: &str) {
+        self.track.iter_mut().for_each(|track| drop(track.coming.take(&name)));
         self.files.lost.insert(name);
         self.warn(reason);
     }

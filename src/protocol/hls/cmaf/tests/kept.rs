@@ -145,6 +145,33 @@ fn a_segment_that_the_disk_does_not_take_is_a_gap_in_its_playlist_and_left_out_o
         assert_eq!((gaps.len(), gaps[2], gaps.iter().filter(|gap| **gap).count()), (10, true, 1), "{base}");
     }
     assert_eq!(listed(&rig), [9, 9]);
+    // No place of a lost segment is kept.
+    let held = format!("{:?}", rig.sink.publishing);
+    assert_eq!(held.matches("coming: Coming { pieces: {}").count(), 2, "{held}");
+}
+
+#[test]
+fn a_master_playlist_that_the_disk_does_not_take_is_tried_again() {
+    let mut rig = rig("event", "false");
+    rig.unwritable = vec!["__master.m3u8".to_owned()];
+    let tracks = [(video(0), 0), (audio(), 0)];
+    rig.pass(&tracks, 1, 0..12_000);
+    let place = ("ll-hls/cam".to_owned(), "cam__master.m3u8".to_owned());
+    let pass = |rig: &mut Rig, ms: u64| {
+        let now = Now { mono: rig.begun + Duration::from_millis(ms), wall_ms: rig.wall_ms + ms };
+        rig.sink.publishing.handle_timeout(now);
+        rig.drain(now);
+    };
+    pass(&mut rig, 13_000);
+    assert!(!rig.disk.contains_key(&place));
+    rig.unwritable.clear();
+    pass(&mut rig, 13_500);
+    assert!(!rig.disk.contains_key(&place), "there is a pause between two attempts");
+    pass(&mut rig, 14_000);
+    assert!(rig.disk.contains_key(&place), "{:?}", rig.disk.keys());
+    rig.pass(&tracks, 1, 14_000..20_000);
+    rig.end(20_000);
+    assert!(rig.sink.publishing.poll_timeout().is_none() && listed(&rig)[0] > 6);
 }
 
 #[test]
