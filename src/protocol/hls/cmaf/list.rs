@@ -7,7 +7,7 @@ use hls::segmenter::{Moments, Mp4Segmenter, NUMBERS_FROM_MS, Outline, Presentati
 use media::{Track, TrackKind};
 
 use super::{Cmaf, Layout, MANIFEST, MASTER, SUBTITLES, WAIT, has_begun};
-use crate::mail::{Progress, Sound};
+use crate::mail::Sound;
 use crate::protocol::hls::settings::DashSettings;
 use crate::protocol::hls::sounds::{self, Choice, Group};
 use crate::protocol::hls::subtitles;
@@ -139,7 +139,7 @@ impl Cmaf {
         if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
             self.publishing.copy_master(&name, &copied, self.start.number);
-            self.publishing.playlist(&name, text.clone(), Progress::ENDED);
+            self.publishing.master(&name, text.clone());
             self.shown.master = text;
         }
     }
