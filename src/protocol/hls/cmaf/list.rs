@@ -89,12 +89,11 @@ impl Cmaf {
         }
         let shown = self.shown.periods.members();
         let is_listed = |one: &&Mp4Segmenter| one.window().is_enough() || shown.contains(&one.names().base);
-        let listed: Vec<&Mp4Segmenter> = self.renditions.iter().filter(is_listed).collect();
-        if !listed.is_empty() {
-            return Some(names(listed));
+        if self.renditions.first().is_some_and(|lead| is_listed(&lead)) {
+            return Some(names(self.renditions.iter().filter(is_listed).collect()));
         }
-        // A presentation that goes on with new tracks alone is being played, so it does not wait for as many segments as
-        // at its beginning.
+        // A presentation that goes on with another first rendition is being played, so it does not wait for as many
+        // segments as at its beginning. Periods begin with segments of the first rendition.
         let has_cut = |one: &&Mp4Segmenter| one.window().has_cut();
         let begun: Vec<&Mp4Segmenter> = self.renditions.iter().filter(|one| has_begun(one)).collect();
         (!begun.is_empty() && begun.iter().all(has_cut)).then(|| names(begun))
