@@ -15,7 +15,6 @@
 mod list;
 mod past;
 mod periods;
-mod silence;
 #[cfg(test)]
 mod tests;
 
@@ -31,12 +30,12 @@ use media::{Codec, Track, TrackId, TrackKind};
 
 use self::past::Window;
 use self::periods::Periods;
-use self::silence::{News, Silence};
 use super::ladder::SNAP_MS;
 use super::live::{LiveSink, Presenter};
 use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
+use super::silence::{News, Silence};
 use super::sounds;
 use super::subtitles::{self, Spoken};
 use super::{
