@@ -2,8 +2,8 @@
 //! publish blobs, and requests find them by application and name. All blobs of a stream can be dropped together.
 //!
 //! The bytes of all blobs are limited, and so are the bytes and the number of those of a stream. When memory is short,
-//! the application with the most bytes loses blobs, so that no application takes the memory of the others: first blobs
-//! that no playlist lists any more, then the oldest.
+//! blobs that no playlist lists any more go first, whichever application they belong to. Then the application with the
+//! most bytes loses its oldest blobs, so that no application takes the memory of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -38,6 +38,23 @@ pub enum Published {
     Outdated,
     /// The name belongs to another live stream, or the blob is too large.
     Refused,
+}
+
+/// Number of blobs that were dropped although a playlist of a live stream listed them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Dropped because the blobs of all streams together had too many bytes.
+    pub of_all: u64,
+    /// Dropped because those of their own stream had too many bytes, or were too many.
+    pub of_stream: u64,
+}
+
+impl Missed {
+    /// Number of all these blobs.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.of_all.saturating_add(self.of_stream)
+    }
 }
 
 /// Bit that is set in the numbers of blobs that other blobs need, such as init segments. With this bit, they sort after
@@ -85,8 +102,7 @@ pub struct Blobs {
     bytes: usize,
     /// Number of blobs stored since the start; also the number of the next blob.
     stored: u64,
-    /// Number of blobs that were dropped although a playlist listed them.
-    missed: u64,
+    missed: Missed,
     apps: BTreeMap<Arc<str>, OfApp>,
     /// Blobs by number.
     blobs: BTreeMap<u64, Arc<Blob>>,
@@ -119,7 +135,7 @@ impl Blobs {
             caps,
             bytes: 0,
             stored: 0,
-            missed: 0,
+            missed: Missed { of_all: 0, of_stream: 0 },
             apps: BTreeMap::new(),
             blobs: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -133,9 +149,9 @@ impl Blobs {
         self.caps.bytes = bytes;
     }
 
-    /// Number of blobs that were dropped although a playlist listed them, because memory was short.
+    /// Number of blobs that were dropped although a playlist listed them.
     #[must_use]
-    pub const fn missed(&self) -> u64 {
+    pub const fn missed(&self) -> Missed {
         self.missed
     }
 
@@ -287,30 +303,37 @@ impl Blobs {
         self.apps.get(app)?.names.get(name).copied()
     }
 
-    /// Drops blobs until the limits hold: those of the stream, then those of the application that has the most bytes.
-    /// Blobs are dropped in the order of their numbers, so needed blobs are dropped last.
+    /// Drops blobs until the limits hold: those of the stream, then those of all. Blobs are dropped in the order of
+    /// their numbers, so needed blobs are dropped last.
     fn evict(&mut self, stream: StreamId) {
         while let Some(held) = self.streams.get(&stream)
             && (held.bytes > self.caps.stream_bytes || held.order.len() > self.caps.stream_blobs)
             && let Some(&oldest) = held.order.first()
         {
-            self.drop_early(oldest);
+            self.missed.of_stream = self.missed.of_stream.saturating_add(u64::from(self.is_listed(oldest)));
+            self.remove(oldest);
         }
         while self.bytes > self.caps.bytes
-            && let Some(largest) = self.apps.values().max_by_key(|of_app| of_app.bytes)
-            && let Some(&oldest) = largest.order.first()
+            && let Some(oldest) = self.next_of_all()
         {
-            self.drop_early(oldest);
+            self.missed.of_all = self.missed.of_all.saturating_add(u64::from(self.is_listed(oldest)));
+            self.remove(oldest);
         }
     }
 
-    /// Drops a blob because memory is short. It is missed if a playlist of a live stream lists it.
-    fn drop_early(&mut self, number: u64) {
+    /// Returns the number of the blob to be dropped next if the blobs of all streams have too many bytes: a blob that no
+    /// playlist lists, otherwise the oldest one. It is that of the application with the most bytes among those that
+    /// have such a blob.
+    fn next_of_all(&self) -> Option<u64> {
+        let firsts = self.apps.values().filter_map(|of_app| Some((*of_app.order.first()?, of_app.bytes)));
+        let largest = firsts.max_by_key(|(number, bytes)| (number & NAMED == 0, *bytes));
+        largest.map(|(number, _)| number)
+    }
+
+    /// True if a playlist of a live stream lists the blob, which is missed if it is dropped.
+    fn is_listed(&self, number: u64) -> bool {
         let stream = self.blobs.get(&number).and_then(|blob| self.streams.get(&blob.stream));
-        if number & NAMED != 0 && stream.is_some_and(|held| !held.retired) {
-            self.missed = self.missed.saturating_add(1);
-        }
-        self.remove(number);
+        number & NAMED != 0 && stream.is_some_and(|held| !held.retired)
     }
 
     fn remove(&mut self, number: u64) {
@@ -493,13 +516,42 @@ mod tests {
             [["c", "d"], ["e", "f"], ["g", "h"]].map(|names| has("large", names)),
             [[false, false], [false, true], [true, true]]
         );
-        assert_eq!((store.bytes(), store.missed()), (95, 3));
+        assert_eq!((store.bytes(), store.missed()), (95, Missed { of_all: 3, of_stream: 0 }));
         // Blobs of ended streams and blobs that no playlist lists are not missed.
         store.retire(StreamId(3));
         store.publish(of("large", B, "i", 25));
-        assert_eq!((store.get("large", "f").is_some(), store.missed()), (false, 3));
+        assert_eq!((store.get("large", "f").is_some(), store.missed().total()), (false, 3));
         store.end_stream(A);
         assert!(!store.apps.contains_key("small"));
+    }
+
+    #[test]
+    fn what_is_listed_nowhere_goes_before_what_a_larger_application_lists() {
+        let of = |app: &str, stream, name: &str, version, len, leaves: &[&str]| {
+            let leaves = leaves.iter().map(|name| (*name).to_owned()).collect();
+            let obsolete = Obsolete { leaves, ..Obsolete::default() };
+            let blob = Blob::clone(&blob(stream, name, version, len));
+            Arc::new(Blob { app: app.into(), obsolete, ..blob })
+        };
+        let mut store = store();
+        store.publish(of("small", A, "a", 1, 10, &[]));
+        store.publish(of("small", A, "b", 2, 10, &["a"]));
+        for (stream, name) in [(B, "c"), (B, "d"), (StreamId(3), "e")] {
+            store.publish(of("large", stream, name, 1, 30, &[]));
+        }
+        let names = [("small", "a"), ("small", "b"), ("large", "c"), ("large", "d"), ("large", "e")];
+        let all = |store: &Blobs| names.map(|(app, name)| store.get(app, name).is_some());
+        assert_eq!(all(&store), [false, true, true, true, true]);
+        assert_eq!(store.missed(), Missed::default());
+        store.publish(of("small", A, "f", 3, 10, &[]));
+        assert_eq!(all(&store), [false, true, false, true, true]);
+        assert_eq!(store.missed(), Missed { of_all: 1, of_stream: 0 });
+        // The blobs of a stream are counted separately: four at most.
+        for (name, version) in ["g", "h", "i"].into_iter().zip(4..) {
+            store.publish(of("small", A, name, version, 1, &[]));
+        }
+        assert_eq!(all(&store), [false, false, false, true, true]);
+        assert_eq!(store.missed(), Missed { of_all: 1, of_stream: 1 });
     }
 
     #[test]

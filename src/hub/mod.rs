@@ -20,7 +20,9 @@ mod selection;
 mod standby;
 mod stream;
 
-pub use blobs::{BLOB_BYTES_MIN, BlobMemory, Blobs, Published, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX};
+pub use blobs::{
+    BLOB_BYTES_MIN, BlobMemory, Blobs, Missed, Published, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX,
+};
 pub use cursor::{Cursor, Delivery, Forwarded, Jump};
 pub use flush::{Flush, FlushState};
 pub use item::{Item, PacketLogs, Packets};

@@ -53,8 +53,8 @@ pub struct Blob {
     pub viewers: Option<&'static str>,
     /// The progress of a growing blob.
     pub progress: Progress,
-    /// True if other blobs of the stream cannot be used without this one; for example, segments cannot be used
-    /// without their init segment. Needed blobs are dropped last.
+    /// True if other blobs of the stream cannot be used without this one, such as segments without their init segment,
+    /// or playlists without the one that lists them. Needed blobs are dropped last.
     pub is_needed: bool,
     /// Blobs of the stream that this blob makes obsolete.
     pub obsolete: Obsolete,

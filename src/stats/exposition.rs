@@ -169,7 +169,7 @@ impl Page {
         )?;
         out.counters(
             "segments_missed",
-            "Segments dropped although a playlist lists them, because memory was short",
+            "Segments dropped although a playlist lists them, because memory or a stream's share of it was short",
             self.each(|w| number(w.counters.segments_missed)),
         )?;
         out.counters(

@@ -176,7 +176,7 @@ pub struct Counters {
     pub key_frames_asked: u64,
     /// Derived tracks that were refused because too many were being transcoded.
     pub transcoders_refused: u64,
-    /// Segments, parts and playlists that were dropped although a playlist listed them, because memory was short.
+    /// Segments, parts and playlists that were dropped although a playlist listed them: see [`crate::hub::Missed`].
     pub segments_missed: u64,
     /// Number of sessions closed after a panic, and of units from other workers at which a format panicked.
     pub panics: u64,

@@ -12,7 +12,7 @@ use super::deadlines::Timer;
 use super::leases::Ledger;
 use super::streams::{Live, SourceCount};
 use super::turn::Turn;
-use crate::hub::{Forwarded, Stream};
+use crate::hub::{Forwarded, Missed, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX, Stream};
 use crate::mail::{ClockFigures, Report, SourceFigures, ToControl};
 use crate::protocol::{Format, catalogues, derived};
 use crate::stats::{
@@ -45,6 +45,8 @@ pub(super) struct Meter {
     pub(super) forwarded: Vec<(ForwardingIndex, Forwarded)>,
     /// Number of mails that the shell has queued but not delivered.
     pub(super) mail_waiting: usize,
+    /// Blobs that were dropped early, as of the last report.
+    missed: Missed,
     report_armed: bool,
     /// Some formats count their viewers separately, under a name of their own. These are the streams that had viewers
     /// of such a format at the last report, each with that name.
@@ -65,6 +67,7 @@ impl Meter {
             forwarding: ForwardingTable::default(),
             forwarded: Vec::new(),
             mail_waiting: 0,
+            missed: Missed::default(),
             report_armed: false,
             counted_apart: BTreeSet::new(),
         }
@@ -147,13 +150,29 @@ impl Turn {
     /// segments, so one of them is enough.
     fn log_missed(&mut self) {
         let missed = self.blobs.missed();
-        let since = missed.saturating_sub(std::mem::replace(&mut self.meter.stats.segments_missed, missed));
-        if since > 0 && self.id == WorkerId(0) {
+        let before = std::mem::replace(&mut self.meter.missed, missed);
+        if self.id != WorkerId(0) {
+            return;
+        }
+        let (of_all, of_stream) = (
+            missed.of_all.saturating_sub(before.of_all),
+            missed.of_stream.saturating_sub(before.of_stream),
+        );
+        if of_all > 0 {
             let held_mib = self.blobs.bytes() >> 20;
             tracing::warn!(
-                dropped = since,
+                dropped = of_all,
                 held_mib,
                 "segments dropped early: limits.segment_memory is used up"
+            );
+        }
+        if of_stream > 0 {
+            let mib_max = STREAM_BLOB_BYTES_MAX >> 20;
+            tracing::warn!(
+                dropped = of_stream,
+                mib_max,
+                files_max = STREAM_BLOBS_MAX,
+                "segments dropped early: a stream has too many in memory"
             );
         }
     }
@@ -230,7 +249,7 @@ impl Turn {
             }
         }
         let mut counters = self.meter.stats.clone();
-        counters.segments_missed = self.blobs.missed();
+        counters.segments_missed = self.blobs.missed().total();
         let playing = conns.values().flat_map(Conn::playing);
         let jumps = playing.map(|playing| playing.subscriber.jumps);
         counters.jumps = jumps.fold(counters.jumps, u64::saturating_add);

@@ -15,7 +15,6 @@
 mod list;
 mod past;
 mod periods;
-mod silence;
 #[cfg(test)]
 mod tests;
 
@@ -31,12 +30,12 @@ use media::{Codec, Track, TrackId, TrackKind};
 
 use self::past::Window;
 use self::periods::Periods;
-use self::silence::{News, Silence};
 use super::ladder::SNAP_MS;
 use super::live::{LiveSink, Presenter};
 use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
+use super::silence::{News, Silence};
 use super::sounds;
 use super::subtitles::{self, Spoken};
 use super::{
@@ -440,7 +439,9 @@ impl Cmaf {
         });
         let end_ms = before.first().filter(|_| is_other).map(|lead| lead.window().end_ms());
         let begins_later = !is_other && before.first().is_some_and(has_begun);
-        self.joining.clear();
+        // Audio that waits for the end of this segment continues to wait, unless the segment ends here.
+        let waits = |base: &String| !is_other && groups.iter().any(|(other, _)| other == base);
+        self.joining.retain(|(base, from_ms)| *from_ms == i64::MAX && waits(base));
         let target = before.first().map(|lead| lead.window().playlist().target_duration);
         for (base, tracks) in groups {
             if let Some(same) = take_named(&mut before, &base) {

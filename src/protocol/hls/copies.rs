@@ -2,7 +2,7 @@
 //! the disk: the multivariant playlist and the DASH manifest.
 //!
 //! The manifest has the segments that are on the disk. It is written anew when one was stored, and once more at the end
-//! of the stream: it is then a recording that begins at zero.
+//! of the stream: it is then a recording that begins at zero. If files are removed after the end, these texts go last.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use hls::segmenter::{
 };
 use media::TrackKind;
 
-use super::copy::{HlsCopy, Plan, RETRY};
+use super::copy::{ATTEMPT_PAUSE, HlsCopy, Plan, RETRY};
 use crate::jobs::{ArchiveWork, Outcome, Work};
 use crate::protocol::sinks::SinkOrder;
 use crate::types::Now;
@@ -147,8 +147,8 @@ impl Copies {
             return self.texts.job_done(now, outcome);
         }
         if let Some(copy) = usize::try_from(id).ok().and_then(|at| self.of.get_mut(at)) {
-            copy.job_done(now, outcome);
-            self.is_due |= self.sheet.is_some();
+            let has_stored = copy.job_done(now, outcome);
+            self.is_due |= has_stored && self.sheet.is_some();
         }
     }
 
@@ -160,8 +160,8 @@ impl Copies {
     // ---- outputs
 
     /// Returns the playlist of all segments, if live viewers get it.
-    pub(super) fn text(&mut self) -> Option<String> {
-        self.of.iter_mut().find_map(HlsCopy::text)
+    pub(super) fn text(&self) -> Option<String> {
+        self.of.iter().find_map(HlsCopy::text)
     }
 
     /// Returns the next job with its id.
@@ -175,8 +175,8 @@ impl Copies {
                 self.manifest(now.wall_ms).filter(|(name, text)| self.texts.there.get(name) != Some(text));
             self.texts.waiting.extend(new);
         }
-        let plan = &self.plan;
-        let work = self.texts.next_job(now.mono, |name| plan.path(name))?;
+        let (plan, is_last) = (&self.plan, self.are_copies_settled());
+        let work = self.texts.next_job(now.mono, is_last, |name| plan.path(name))?;
         Some((TEXTS_JOB, Work::Archive(work)))
     }
 
@@ -196,13 +196,18 @@ impl Copies {
         Some((name, select(&text, whole)?.concat().into()))
     }
 
+    fn are_copies_settled(&self) -> bool {
+        self.of.iter().all(HlsCopy::is_settled)
+    }
+
     /// True if nothing remains to be done.
     pub(super) fn is_settled(&self) -> bool {
-        self.of.iter().all(HlsCopy::is_settled) && !self.is_due && self.texts.is_settled()
+        self.are_copies_settled() && !self.is_due && self.texts.is_settled()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let texts = [self.texts.retry_at, self.texts.remove_at.filter(|_| self.texts.is_idle())];
+        let removes = self.texts.is_idle() && self.are_copies_settled();
+        let texts = [self.texts.retry_at, self.texts.remove_at.filter(|_| removes)];
         self.of.iter().filter_map(HlsCopy::poll_timeout).chain(texts.into_iter().flatten()).min()
     }
 }
@@ -216,7 +221,14 @@ impl Texts {
         self.doing.is_none() && self.waiting.is_empty() && self.remove_at.is_none()
     }
 
-    fn next_job(&mut self, now: Instant, path: impl Fn(&str) -> Vec<String>) -> Option<ArchiveWork> {
+    /// Returns the next job. The texts are removed only if `is_last`: all other files are settled, so that no text is
+    /// written anew.
+    fn next_job(
+        &mut self,
+        now: Instant,
+        is_last: bool,
+        path: impl Fn(&str) -> Vec<String>,
+    ) -> Option<ArchiveWork> {
         if !self.is_idle() {
             return None;
         }
@@ -224,7 +236,7 @@ impl Texts {
             self.doing = Some((name.clone(), data.clone(), true));
             return Some(ArchiveWork::Put { path: path(&name), data });
         }
-        if self.remove_at.is_none_or(|at| at > now) {
+        if !is_last || self.remove_at.is_none_or(|at| at > now) {
             return None;
         }
         let Some((name, data)) = self.there.pop_first() else {
@@ -242,8 +254,13 @@ impl Texts {
             again.entry(name).or_insert(data);
             self.retry_at = now.checked_add(RETRY);
         } else if outcome.archived().is_err() {
-            // The next version is tried again; the copies warn of a disk that fails.
             tracing::debug!(file = name, "a file of the HLS copy was not written or removed");
+            // The disk may remain full for ever, so after the end of the stream nothing is tried again. The copies
+            // warn of such a disk.
+            if is_put && !self.is_over {
+                self.waiting.entry(name).or_insert(data);
+                self.retry_at = now.checked_add(ATTEMPT_PAUSE);
+            }
         } else if is_put {
             self.there.insert(name, data);
         }

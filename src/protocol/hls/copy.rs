@@ -41,9 +41,10 @@ const GAP_VERSION: u32 = 8;
 /// The folder of an application from which files are played.
 pub(super) const STREAMS: &str = "streams";
 
-/// Maximum number of attempts to send a file to a server, and the pause between two attempts.
+/// Maximum number of attempts to send a file to a server.
 const ATTEMPTS: u32 = 3;
-const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two attempts to store a file.
+pub(super) const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of files that wait to be removed from a server; further ones stay there.
 const REMOVALS_MAX: usize = 100;
 
@@ -340,6 +341,18 @@ impl HlsCopy {
         self.all.ended = live.ended;
         self.all.independent_segments &= live.independent_segments;
         self.list_due |= self.files.pending.is_empty();
+        if !self.all.ended && self.is_at_bound() {
+            self.close();
+        }
+    }
+
+    /// True if no more segments fit into the playlist. That of a server has only those in memory.
+    fn is_at_bound(&self) -> bool {
+        let lines = SegmentLines { behind: self.settled.last.as_ref(), segments: &self.all.segments };
+        let bytes = || self.settled.text.len().saturating_add(lines.to_string().len());
+        matches!(self.place, Place::Disk { .. })
+            && (self.count() >= u64::try_from(SEGMENTS_MAX).unwrap_or(u64::MAX)
+                || bytes() > PLAYLIST_BYTES_MAX.saturating_sub(SPARE_BYTES))
     }
 
     /// Returns the number of segments so far; for a server, of those in memory.
@@ -432,8 +445,9 @@ impl HlsCopy {
         }
     }
 
-    pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) {
-        let Some(doing) = self.doing.take() else { return };
+    /// Handles the outcome of the job under way. Returns true if the manifest has a new segment.
+    pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) -> bool {
+        let Some(doing) = self.doing.take() else { return false };
         match (doing, outcome) {
             (doing, Outcome::Busy) => {
                 match doing {
@@ -444,17 +458,19 @@ impl HlsCopy {
                 }
                 self.retry_at = now.checked_add(RETRY);
             }
-            (Doing::File(step), outcome) => self.step_done(now, step, failure(outcome)),
+            (Doing::File(step), outcome) => return self.step_done(now, step, failure(outcome)),
             (Doing::Clear | Doing::List | Doing::Remove, outcome) => {
                 if let Some(reason) = failure(outcome) {
                     self.warn(&reason);
                 }
             }
         }
+        false
     }
 
-    fn step_done(&mut self, now: Instant, step: Step, failure: Option<Cow<'static, str>>) {
-        let Some(bytes) = &step.bytes else { return };
+    /// Handles the outcome of a file. Returns true if the manifest has a new segment.
+    fn step_done(&mut self, now: Instant, step: Step, failure: Option<Cow<'static, str>>) -> bool {
+        let Some(bytes) = &step.bytes else { return false };
         let failed = step.failed.saturating_add(1);
         // After the end of the stream, a failed file is not sent again, because another stream may soon use its name
         // at the server.
@@ -463,24 +479,23 @@ impl HlsCopy {
         if failure.is_some() && is_tried_again {
             self.files.waiting.push_front(Step { failed, ..step });
             self.retry_at = now.checked_add(ATTEMPT_PAUSE);
-            return;
+            return false;
         }
         self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());
         self.files.pending.remove(&step.name);
-        match failure {
-            Some(reason) => self.lose(step.name, &reason),
-            None => {
-                let track = self.track.as_mut();
-                let stored =
-                    track.and_then(|track| Some((track.coming.take(&step.name)?, &mut track.stored)));
-                stored.into_iter().for_each(|(piece, stored)| stored.push(piece));
-                self.failing = false;
-            }
-        }
         self.list_due = true;
+        if let Some(reason) = failure {
+            self.lose(step.name, &reason);
+            return false;
+        }
+        self.failing = false;
+        let track = self.track.as_mut();
+        let stored = track.and_then(|track| Some((track.coming.take(&step.name)?, &mut track.stored)));
+        stored.map(|(piece, stored)| stored.push(piece)).is_some()
     }
 
     fn lose(&mut self, name: String, reason: &str) {
+        self.track.iter_mut().for_each(|track| drop(track.coming.take(&name)));
         self.files.lost.insert(name);
         self.warn(reason);
     }
@@ -498,21 +513,14 @@ impl HlsCopy {
     // ---- outputs
 
     /// Returns the playlist for live viewers, if it differs from the one in memory.
-    pub(super) fn text(&mut self) -> Option<String> {
+    pub(super) fn text(&self) -> Option<String> {
         let is_shown = matches!(self.place, Place::Disk { kind: Kind::Event, .. }) && self.track.is_none();
         if !is_shown || self.full {
             return None;
         }
         let (gone, in_memory) = self.all.segments.split_at_checked(self.gone())?;
         let gone = self.files.marked(gone.to_vec());
-        let text = self.playlist(&[gone, in_memory.to_vec()].concat(), self.all.kind, self.all.ended);
-        let is_full = text.len() > PLAYLIST_BYTES_MAX.saturating_sub(SPARE_BYTES)
-            || self.count() >= u64::try_from(SEGMENTS_MAX).unwrap_or(u64::MAX);
-        if is_full && !self.all.ended {
-            self.close();
-            return None;
-        }
-        Some(text)
+        Some(self.playlist(&[gone, in_memory.to_vec()].concat(), self.all.kind, self.all.ended))
     }
 
     /// Returns the playlist of the settled segments, followed by these unsettled ones.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use crypto::Seed;
 use hls::Playlist;
+use hls::limits::PLAYLIST_BYTES_MAX;
 use hls::playlist::{DateRange, Kind, Map, MediaPlaylist, Segment};
 
 use super::copy::{HlsCopy, Plan};
@@ -38,17 +39,20 @@ struct Rig {
     ranges: Vec<DateRange>,
 }
 
-fn copies(settings: &[(&str, &str)]) -> Vec<HlsCopy> {
+fn order(settings: &[(&str, &str)]) -> SinkOrder {
     let app = AppSettings::of(schema(), "live", settings).unwrap();
-    let order = SinkOrder {
+    SinkOrder {
         stream: StreamId::default(),
         kind: "hls",
         key: StreamKey::new("live", "cam"),
         settings: Arc::new(app),
         details: StreamDetails::default(),
         recording: None,
-    };
-    Plan::of(&order).copies("a/cam.m3u8")
+    }
+}
+
+fn copies(settings: &[(&str, &str)]) -> Vec<HlsCopy> {
+    Plan::of(&order(settings)).copies("a/cam.m3u8")
 }
 
 fn read(text: &[u8]) -> MediaPlaylist {
@@ -334,25 +338,30 @@ fn files_go_when_the_last_viewers_have_had_their_time() {
 
 #[test]
 fn a_playlist_is_full_at_its_bound_and_live_viewers_go_on() {
-    let mut rig = Rig::new("event", &[], false);
-    rig.digits = 2000;
-    rig.settle();
-    let mut number = 0;
-    while rig.shown.kind == Some(Kind::Event) || number == 0 {
-        number += 1;
-        rig.segment(number, 1);
-        if number % 64 == 0 {
+    for (kind, is_of_track) in [("event", false), ("vod", false), ("event", true), ("vod", true)] {
+        let mut rig = Rig::new(kind, &[], false);
+        if is_of_track {
+            let settings = [("hlsPlayListType", kind), ("hlsListSize", "3")];
+            rig.copy = Plan::of(&order(&settings)).of_track("a/cam.m3u8").unwrap();
+        }
+        rig.digits = 2000;
+        let mut number = 0;
+        while rig.list().is_none_or(|list| !list.ended) {
+            assert!(number < 1000, "{kind}, of a track: {is_of_track}");
+            for _ in 0..64 {
+                number += 1;
+                rig.segment(number, 1);
+            }
             rig.settle();
         }
-        assert!(number < 1000);
+        let list = rig.list().unwrap();
+        assert!(list.segments.len() > 400, "{}", list.segments.len());
+        assert!(rig.disk["cam.m3u8"].len() < PLAYLIST_BYTES_MAX, "what is longer is never read");
+        rig.segment(number + 1, 1);
+        rig.settle();
+        assert_eq!(rig.shown.segments.len(), LIST_SIZE);
+        assert!(!rig.hand_out());
     }
-    rig.settle();
-    let list = rig.list().unwrap();
-    assert!(list.ended && list.segments.len() > 400, "{}", list.segments.len());
-    rig.segment(number + 1, 1);
-    rig.settle();
-    assert_eq!(rig.shown.segments.len(), LIST_SIZE);
-    assert!(!rig.hand_out());
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod metadata;
 mod publishing;
 mod pull;
 mod settings;
+mod silence;
 mod sink;
 mod sounds;
 mod subtitles;

@@ -194,6 +194,12 @@ impl Publishing {
         self.blob(name, text.into(), progress, None, false);
     }
 
+    /// Publishes a multivariant playlist, without which new viewers find nothing. It rarely changes, so by its age it
+    /// would be dropped first.
+    pub(super) fn master(&mut self, name: &str, text: String) {
+        self.blob(name, text.into(), Progress::ENDED, None, true);
+    }
+
     /// Publishes a DASH manifest. Each player's copy states the present time by `calendar`, which also gives the dates
     /// of the media's arrival.
     pub(super) fn manifest(&mut self, name: &str, text: String, calendar: Option<Calendar>) {
@@ -211,7 +217,7 @@ impl Publishing {
         self.blob(name, bytes, Progress::ENDED, None, false);
     }
 
-    /// Publishes an init segment or a key, which viewers of the segments need.
+    /// Publishes an init segment or a key, without which segments cannot be played.
     pub(super) fn init(&mut self, name: &str, bytes: Bytes) {
         self.copy(name, &bytes);
         self.blob(name, bytes, Progress::ENDED, None, true);

@@ -7,12 +7,13 @@
 
 use crypto::Seed;
 use hls::segmenter::{Cut, Dates, GivenKey, Sealer, TsSegmenter};
-use media::{Codec, Track};
+use media::{Codec, Track, TrackKind};
 
 use super::live::{LiveSink, Presenter};
 use super::metadata::{Lag, Metadata, Place};
 use super::publishing::Publishing;
 use super::settings::{Ends, HlsSettings};
+use super::silence::Silence;
 use super::{ENDING, NAME, arrival, file_of, forgets, kept_at, progress, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Selection};
@@ -106,6 +107,9 @@ struct TsPlaylist {
     lag: Lag,
     /// The [`Chosen::epoch`] of the tracks in use.
     chosen_epoch: u32,
+    /// Number of changes of the tracks in segments, each of which is a discontinuity.
+    shown_epoch: u32,
+    silence: Silence,
     dates: Dates,
     publishing: Publishing,
 }
@@ -125,8 +129,30 @@ impl TsPlaylist {
             metadata: settings.metadata,
             lag: Lag::default(),
             chosen_epoch: 0,
+            shown_epoch: 0,
+            silence: Silence::default(),
             dates: Dates::new(),
             folder,
+        }
+    }
+
+    /// Notes a unit. If the tracks have changed, segments go on with those that are not silent. Only the video may fall
+    /// silent, because no other track holds the others back.
+    fn note(&mut self, entry: &Entry, chosen: &Chosen) {
+        let has_other = chosen.epoch() != self.chosen_epoch;
+        if has_other {
+            let is_first = std::mem::replace(&mut self.chosen_epoch, chosen.epoch()) == 0;
+            let lead = chosen.lead();
+            self.silence = Silence::of(lead.into_iter());
+            // A stream begins with another track only if no video has come for some seconds.
+            if let Some(lead) = lead.filter(|_| is_first && entry.kind == Some(TrackKind::Audio)) {
+                self.silence.miss(lead);
+            }
+        }
+        if self.silence.note(entry).is_some() || has_other {
+            self.shown_epoch = self.shown_epoch.saturating_add(1);
+            let tracks = chosen.iter().filter(|track| !self.silence.is_silent(track.id));
+            self.segmenter.set_tracks(tracks.cloned().collect(), self.shown_epoch);
         }
     }
 
@@ -165,12 +191,12 @@ impl Presenter for TsPlaylist {
     }
 
     fn take(&mut self, _ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
-        if chosen.epoch() != self.chosen_epoch {
-            self.chosen_epoch = chosen.epoch();
-            self.segmenter.set_tracks(chosen.iter().cloned().collect(), chosen.epoch());
+        self.note(entry, chosen);
+        if self.silence.is_silent(entry.unit.track) {
+            return;
         }
         self.lag.note(entry, chosen);
-        let moved_ms = self.dates.note(arrival(entry), chosen.epoch());
+        let moved_ms = self.dates.note(arrival(entry), self.shown_epoch);
         self.segmenter.move_dates(moved_ms);
         let mut at = timed(entry, self.dates.date_ms(entry.dts_ms));
         if self.dates.is_due() && self.segmenter.end_before(&at).is_some() {
@@ -208,7 +234,7 @@ mod tests {
 
     use bytes::Bytes;
     use hls::Playlist;
-    use hls::playlist::SpliceKind;
+    use hls::playlist::{MediaPlaylist, Segment, SpliceKind};
     use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks, scte35};
 
     use super::*;
@@ -218,59 +244,132 @@ mod tests {
 
     const WALL_MS: u64 = 1_795_806_797_674;
 
-    #[test]
-    fn a_splice_on_a_key_frame_has_the_date_and_the_time_of_its_segment() {
-        let order = SinkOrder {
-            stream: StreamId(1),
-            kind: "hls",
-            key: StreamKey::new("live", "cam"),
-            settings: Arc::new(AppSettings::of(schema(), "live", &[]).unwrap()),
-            details: StreamDetails::default(),
-            recording: None,
-        };
-        let begun = Instant::now();
-        let now = |ms: u64| Now { mono: begun + Duration::from_millis(ms), wall_ms: WALL_MS + ms };
-        let mut sink = TsPlaylist::new(now(0), &order, Seed::from_number(1));
+    /// A sink, its clock, and the newest playlist.
+    struct Rig {
+        sink: TsPlaylist,
+        settings: Arc<AppSettings>,
+        begun: Instant,
+        text: Bytes,
+    }
+
+    fn video() -> Track {
         let config = Bytes::from_static(&[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
         let config = CodecConfig::read(Codec::H264, config).unwrap().unwrap();
-        let tracks = Arc::new(Tracks::new(1, [Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS)]));
-        let chosen = Chosen::all_of(&tracks);
-        let apps = [("live".into(), Arc::clone(&order.settings))].into();
-        let (server, blobs) = (crate::mail::SessionSettings::default(), crate::hub::Blobs::new());
-        let mut text = Bytes::new();
-        for dts in (0..14_000_i64).step_by(40) {
-            let now = now(dts.unsigned_abs());
-            let entry = |unit| Entry::new(now.mono, now.wall_ms, unit, Arc::clone(&tracks));
+        Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS)
+    }
+
+    fn audio() -> Track {
+        let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
+        Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS)
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let order = SinkOrder {
+                stream: StreamId(1),
+                kind: "hls",
+                key: StreamKey::new("live", "cam"),
+                settings: Arc::new(AppSettings::of(schema(), "live", &[]).unwrap()),
+                details: StreamDetails::default(),
+                recording: None,
+            };
+            let begun = Instant::now();
+            let now = Now { mono: begun, wall_ms: WALL_MS };
+            let sink = TsPlaylist::new(now, &order, Seed::from_number(1));
+            Self { sink, settings: order.settings, begun, text: Bytes::new() }
+        }
+
+        /// Passes the unit of a track at this time. Key frames come every second.
+        fn unit(&mut self, tracks: &Arc<Tracks>, track: TrackId, dts: i64) {
+            let ms = dts.unsigned_abs();
+            let now = Now { mono: self.begun + Duration::from_millis(ms), wall_ms: WALL_MS + ms };
+            let is_video = track == TrackId::VIDEO;
             let unit = AccessUnit {
-                track: TrackId::VIDEO,
+                track,
                 dts,
-                pts: dts + 80,
-                key_frame: dts % 1000 == 0,
+                pts: if is_video { dts + 80 } else { dts },
+                key_frame: !is_video || dts % 1000 == 0,
                 config_epoch: 1,
                 payload: Bytes::from_static(&[0, 0, 0, 1, 9]),
             };
+            let entry = Entry::new(now.mono, now.wall_ms, unit, Arc::clone(tracks));
+            let apps = [("live".into(), Arc::clone(&self.settings))].into();
+            let (server, blobs) = (crate::mail::SessionSettings::default(), crate::hub::Blobs::new());
             let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
-            sink.take(&ctx, &entry(unit.clone()), &chosen);
-            if dts == 7000 {
-                // The cue names the presentation time of the picture whose DTS is ten seconds.
-                let payload = scte35::insert(7, scte35::Kind::Out, None);
-                let cue = AccessUnit { track: TrackId::CUES, pts: 10_080, payload, key_frame: false, ..unit };
-                sink.take_data(&entry(cue));
-            }
-            while let Some(event) = sink.publishing.poll(now) {
+            self.sink.take(&ctx, &entry, &Chosen::all_of(tracks));
+            while let Some(event) = self.sink.publishing.poll(now) {
                 if let Event::Order(OrderEvent::Blob(blob)) = event
                     && blob.name.ends_with(ENDING)
                 {
-                    text = blob.bytes;
+                    self.text = blob.bytes;
                 }
             }
         }
-        let Ok(Playlist::Media(playlist)) = Playlist::read(&text) else { panic!("{text:?}") };
+
+        /// Sends splice information at stream time `dts`, for a splice at `pts`.
+        fn cue(&mut self, tracks: &Arc<Tracks>, payload: Bytes, (dts, pts): (i64, i64)) {
+            let track = TrackId::CUES;
+            let unit = AccessUnit { track, dts, pts, key_frame: false, config_epoch: 1, payload };
+            self.sink.take_data(&Entry::new(self.begun, WALL_MS, unit, Arc::clone(tracks)));
+        }
+
+        fn playlist(&self) -> MediaPlaylist {
+            let Ok(Playlist::Media(playlist)) = Playlist::read(&self.text) else { panic!("{:?}", self.text) };
+            playlist
+        }
+    }
+
+    #[test]
+    fn a_splice_on_a_key_frame_has_the_date_and_the_time_of_its_segment() {
+        let mut rig = Rig::new();
+        let tracks = Arc::new(Tracks::new(1, [video()]));
+        for dts in (0..14_000_i64).step_by(40) {
+            rig.unit(&tracks, TrackId::VIDEO, dts);
+            if dts == 7000 {
+                // The cue names the presentation time of the picture whose DTS is ten seconds.
+                rig.cue(&tracks, scte35::insert(7, scte35::Kind::Out, None), (dts, 10_080));
+            }
+        }
+        let playlist = rig.playlist();
         let tag = playlist.segments.iter().find_map(|segment| segment.date_ranges.first()).unwrap();
         let (kind, section) = tag.splice.as_ref().unwrap();
         let pts = scte35::Splice::read(section).unwrap().pts;
         let date_ms = i64::try_from(WALL_MS).unwrap() + 10_000;
         assert_eq!((*kind, tag.start_ms, pts), (SpliceKind::Out, date_ms, Some((10_080 + 1400) * 90)));
         assert!(playlist.segments.iter().any(|segment| segment.program_date_time == Some(date_ms)));
+    }
+
+    #[test]
+    fn video_that_sends_nothing_does_not_hold_sound_back() {
+        // The video never comes, or stops; both times it begins with a key frame at 31 s.
+        for stops_ms in [0, 10_000] {
+            let mut rig = Rig::new();
+            let tracks = Arc::new(Tracks::new(1, [video(), audio()]));
+            let passes = |rig: &mut Rig, times: std::ops::Range<i64>| {
+                for dts in times.step_by(40) {
+                    if dts < stops_ms || dts > 30_500 {
+                        rig.unit(&tracks, TrackId::VIDEO, dts);
+                    }
+                    rig.unit(&tracks, TrackId::AUDIO, dts);
+                }
+            };
+            passes(&mut rig, 0..30_000);
+            let playlist = rig.playlist();
+            let longest = playlist.segments.iter().map(|one| one.duration.as_millis()).max().unwrap();
+            // Sound alone ends its segments wherever they are long enough; it was held back for five seconds at most.
+            assert!(longest < 2600, "{stops_ms}: {playlist}");
+            let has_changed = playlist.segments.iter().any(|one| one.discontinuity);
+            assert_eq!(has_changed, stops_ms > 0, "{playlist}");
+            passes(&mut rig, 30_000..45_000);
+            let playlist = rig.playlist();
+            let with_pictures: Vec<_> =
+                playlist.segments.iter().skip_while(|one| !is_at(one, 31_000)).collect();
+            assert!(with_pictures.len() > 5 && with_pictures[0].discontinuity, "{stops_ms}: {playlist}");
+            assert!(with_pictures.iter().skip(1).all(|one| one.duration.as_millis() == 2000), "{playlist}");
+        }
+    }
+
+    fn is_at(segment: &Segment, ms: i64) -> bool {
+        segment.program_date_time == Some(i64::try_from(WALL_MS).unwrap() + ms)
     }
 }

@@ -402,7 +402,7 @@ mod tests {
                 assert!(window.close(end.at_ms, &format!("{dts_ms}.ts"), 1, open));
                 window.settle();
             }
-            window.note(&unit, false);
+            window.note(&unit, None);
         }
     }
 

@@ -240,7 +240,7 @@ impl TsSegmenter {
 
     /// Adds a unit's packets to the segment. If `end` is set, the unit is the first one after that end.
     fn add(&mut self, unit: &Unit, end: Option<End>, packets: &[u8]) {
-        self.window.note(unit, end.is_some_and(|end| end.changed));
+        self.window.note(unit, end);
         self.tags = 0;
         if self.bytes.is_empty() {
             self.bytes.reserve(self.last_bytes);

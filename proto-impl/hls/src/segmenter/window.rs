@@ -411,8 +411,10 @@ impl Window {
         end.filter(|end| end.changed || self.would_be_too_long(unit, bytes))
     }
 
-    /// Records a unit that was added to the growing segment.
-    pub(super) fn note(&mut self, unit: &Unit, changed: bool) {
+    /// Records a unit that was added to the growing segment. If `end` is set, the unit is the first one after that
+    /// end.
+    pub(super) fn note(&mut self, unit: &Unit, end: Option<End>) {
+        let changed = end.is_some_and(|end| end.changed);
         self.epoch = Some(unit.epoch);
         if changed {
             (self.last, self.beside) = (None, None);
@@ -434,7 +436,10 @@ impl Window {
         let jumps = self.offset_ms.replace(offset_ms).is_some_and(|before| before != offset_ms);
         let discontinuity = changed || jumps;
         let begins = unit.leads.then_some(unit.begins);
-        self.open = Some(Open { begin_ms: unit.dts_ms, date_ms: unit.date_ms, discontinuity, begins });
+        // Without a discontinuity, no time is missing between two segments: this one begins where the last one ended.
+        let begin_ms = end.filter(|_| !changed).map_or(unit.dts_ms, |end| end.at_ms.min(unit.dts_ms));
+        let date_ms = begin_ms.saturating_add(offset_ms);
+        self.open = Some(Open { begin_ms, date_ms, discontinuity, begins });
     }
 
     /// Handles splice information. Its tags precede the growing segment. Returns true if the information is
@@ -643,7 +648,7 @@ mod tests {
             assert!(window.close(end.at_ms, "segment", 1, open));
             window.settle();
         }
-        window.note(&unit, end.is_some_and(|end| end.changed));
+        window.note(&unit, end);
     }
 
     fn lengths(window: &Window) -> Vec<u128> {
@@ -702,6 +707,26 @@ mod tests {
         }
         let lengths = lengths(&window);
         assert!(lengths.iter().all(|ms| (100..2500).contains(ms)), "{lengths:?}");
+    }
+
+    #[test]
+    fn no_time_is_missing_between_segments_that_end_between_two_units() {
+        let mut window = window();
+        for ms in 0..60_000i64 {
+            if ms % 40 == 0 && !(20_500..40_700).contains(&ms) {
+                feed(&mut window, ms, ms % 2000 == 0, true);
+            }
+            // Sound arrives in bursts, and a segment must end between two of them.
+            if ms % 20 == 0 && ms % 300 < 60 {
+                feed(&mut window, ms, false, false);
+            }
+            let segments = &window.playlist().segments;
+            for pair in segments.windows(2).filter(|pair| !pair[1].discontinuity) {
+                let [before_ms, date_ms] = [0, 1].map(|at| pair[at].program_date_time.unwrap());
+                let length_ms = i64::try_from(pair[0].duration.as_millis()).unwrap();
+                assert_eq!(before_ms + length_ms, date_ms, "{segments:?}");
+            }
+        }
     }
 
     /// Feeds pictures and audio until a time. Pictures due while `held` is true are delayed, and then arrive

@@ -7,7 +7,7 @@ use hls::segmenter::{Moments, Mp4Segmenter, NUMBERS_FROM_MS, Outline, Presentati
 use media::{Track, TrackKind};
 
 use super::{Cmaf, Layout, MANIFEST, MASTER, SUBTITLES, WAIT, has_begun};
-use crate::mail::{Progress, Sound};
+use crate::mail::Sound;
 use crate::protocol::hls::settings::DashSettings;
 use crate::protocol::hls::sounds::{self, Choice, Group};
 use crate::protocol::hls::subtitles;
@@ -89,12 +89,11 @@ impl Cmaf {
         }
         let shown = self.shown.periods.members();
         let is_listed = |one: &&Mp4Segmenter| one.window().is_enough() || shown.contains(&one.names().base);
-        let listed: Vec<&Mp4Segmenter> = self.renditions.iter().filter(is_listed).collect();
-        if !listed.is_empty() {
-            return Some(names(listed));
+        if self.renditions.first().is_some_and(|lead| is_listed(&lead)) {
+            return Some(names(self.renditions.iter().filter(is_listed).collect()));
         }
-        // A presentation that goes on with new tracks alone is being played, so it does not wait for as many segments as
-        // at its beginning.
+        // A presentation that goes on with another first rendition is being played, so it does not wait for as many
+        // segments as at its beginning. Periods begin with segments of the first rendition.
         let has_cut = |one: &&Mp4Segmenter| one.window().has_cut();
         let begun: Vec<&Mp4Segmenter> = self.renditions.iter().filter(|one| has_begun(one)).collect();
         (!begun.is_empty() && begun.iter().all(has_cut)).then(|| names(begun))
@@ -139,7 +138,7 @@ impl Cmaf {
         if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
             self.publishing.copy_master(&name, &copied, self.start.number);
-            self.publishing.playlist(&name, text.clone(), Progress::ENDED);
+            self.publishing.master(&name, text.clone());
             self.shown.master = text;
         }
     }

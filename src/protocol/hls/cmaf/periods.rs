@@ -61,10 +61,10 @@ impl Periods {
         if let (Some(end_ms), Some(last)) = (end_ms, self.listed.last_mut())
             && last.members != members
         {
-            // Other renditions alone begin with their first segment, which is in no published period.
-            let are_others = members.iter().all(|member| !last.members.contains(member));
+            // Another first rendition begins with its first segment, which is in no published period.
+            let is_new = !last.members.contains(&lead.id);
             let begins = lead.spanned().map(|one| one.begin_ms()).find(|at| *at > last.stretch.begin_ms);
-            let end_ms = begins.filter(|_| are_others).unwrap_or(end_ms);
+            let end_ms = begins.filter(|_| is_new).unwrap_or(end_ms);
             if last.stretch.begin_ms >= end_ms {
                 last.members = members.to_vec();
             } else {

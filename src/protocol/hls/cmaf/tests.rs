@@ -1,6 +1,6 @@
 //! Several videos of one stream with low latency and DASH.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ struct Rig {
     wall_ms: u64,
     chosen: Chosen,
     blobs: BTreeMap<String, Bytes>,
+    /// Names of blobs that are dropped last when memory is short.
+    needed: BTreeSet<String>,
     /// Time from decoding to presentation of pictures.
     lag_ms: i64,
     /// NAL units before the slice of each picture.
@@ -89,6 +91,7 @@ impl Rig {
             wall_ms,
             chosen: Chosen::default(),
             blobs: BTreeMap::new(),
+            needed: BTreeSet::new(),
             lag_ms: 0,
             before: Bytes::new(),
             disk: BTreeMap::new(),
@@ -146,6 +149,7 @@ impl Rig {
         while let Some(event) = self.sink.publishing.poll(now) {
             if let Event::Order(OrderEvent::Blob(blob)) = event {
                 blob.obsolete.forgets.iter().for_each(|name| drop(self.blobs.remove(name)));
+                self.needed.extend(blob.is_needed.then(|| blob.name.to_string()));
                 self.blobs.insert(blob.name.to_string(), blob.bytes);
             } else if let Event::Job(job) = event {
                 let outcome = going_back::outcome(&mut self.disk, &self.unwritable, job.work);
@@ -239,6 +243,16 @@ fn several_videos_are_variants_with_one_group_of_sound_and_alternatives_of_one_s
     assert_eq!(text.matches("contentType=\"video\"").count(), 1, "{text}");
     assert_eq!(text.matches("<Representation ").count(), 3, "{text}");
     assert_eq!(text.matches("segmentAlignment=\"true\"").count(), 2, "{text}");
+}
+
+#[test]
+fn the_multivariant_playlist_and_init_segments_are_dropped_last() {
+    let mut rig = Rig::new();
+    rig.pass(&[(video(0), 0), (audio(), 0)], 1, 0..15_000);
+    let (lists, rest): (Vec<&String>, Vec<&String>) =
+        rig.needed.iter().partition(|name| name.ends_with(ENDING));
+    assert_eq!(lists, ["ll-hls/cam/cam__master.m3u8"]);
+    assert!(rest.len() == 2 && rest.iter().all(|name| name.ends_with("_init.mp4")), "{rest:?}");
 }
 
 /// Returns kind, date and section time of each tag in a playlist.

@@ -601,7 +601,7 @@ impl Ladder {
         let text = list.to_string();
         if text != self.shown.text {
             let name = format!("{}{}{ending}", self.folder, self.main);
-            self.publishing.playlist(&name, text.clone(), Progress::ENDED);
+            self.publishing.master(&name, text.clone());
             self.shown.text = text;
         }
     }

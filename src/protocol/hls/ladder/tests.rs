@@ -225,6 +225,7 @@ impl Rig {
     }
 
     fn master(&self) -> Option<MultivariantPlaylist> {
+        assert!(self.blobs.get("live", "cam_adaptive.m3u8")?.is_needed, "it is dropped last");
         match self.read("cam_adaptive.m3u8")? {
             Playlist::Multivariant(master) => Some(master),
             Playlist::Media(_) => panic!("a media playlist"),

@@ -363,7 +363,7 @@ impl Mp4Segmenter {
             self.growing.part_begin = Some((unit.dts_ms, unit.begins));
         }
         self.measure(unit);
-        self.window.note(unit, changed);
+        self.window.note(unit, end);
     }
 
     /// Makes the key for samples at the first unit for which one is available; later calls do nothing.

@@ -1,7 +1,7 @@
 //! Segments, playlists and the manifest of single tracks on the disk.
 
 use super::*;
-use crate::jobs::{AppendError, ArchiveWork, Outcome};
+use crate::jobs::{AppendError, ArchiveWork, Outcome, Work};
 
 /// Does a job on a disk, which cannot write files whose names have these endings.
 pub(super) fn outcome(
@@ -145,4 +145,54 @@ fn a_segment_that_the_disk_does_not_take_is_a_gap_in_its_playlist_and_left_out_o
         assert_eq!((gaps.len(), gaps[2], gaps.iter().filter(|gap| **gap).count()), (10, true, 1), "{base}");
     }
     assert_eq!(listed(&rig), [9, 9]);
+    // No place of a lost segment is kept.
+    let held = format!("{:?}", rig.sink.publishing);
+    assert_eq!(held.matches("coming: Coming { pieces: {}").count(), 2, "{held}");
+}
+
+#[test]
+fn a_master_playlist_that_the_disk_does_not_take_is_tried_again() {
+    let mut rig = rig("event", "false");
+    rig.unwritable = vec!["__master.m3u8".to_owned()];
+    let tracks = [(video(0), 0), (audio(), 0)];
+    rig.pass(&tracks, 1, 0..12_000);
+    let place = ("ll-hls/cam".to_owned(), "cam__master.m3u8".to_owned());
+    let pass = |rig: &mut Rig, ms: u64| {
+        let now = Now { mono: rig.begun + Duration::from_millis(ms), wall_ms: rig.wall_ms + ms };
+        rig.sink.publishing.handle_timeout(now);
+        rig.drain(now);
+    };
+    pass(&mut rig, 13_000);
+    assert!(!rig.disk.contains_key(&place));
+    rig.unwritable.clear();
+    pass(&mut rig, 13_500);
+    assert!(!rig.disk.contains_key(&place), "there is a pause between two attempts");
+    pass(&mut rig, 14_000);
+    assert!(rig.disk.contains_key(&place), "{:?}", rig.disk.keys());
+    rig.pass(&tracks, 1, 14_000..20_000);
+    rig.end(20_000);
+    assert!(rig.sink.publishing.poll_timeout().is_none() && listed(&rig)[0] > 6);
+}
+
+#[test]
+fn texts_are_removed_last_and_not_written_anew_behind_a_slow_removal() {
+    let mut rig = rig("event", "true");
+    rig.pass(&[(video(0), 0), (audio(), 0)], 1, 0..20_000);
+    rig.end(20_000);
+    let now = Now { mono: rig.begun + Duration::from_millis(27_000), wall_ms: rig.wall_ms + 27_000 };
+    rig.sink.publishing.handle_timeout(now);
+    // The disk does the job that it got last first, so the removal of many segments takes longest.
+    let (mut jobs, mut texts) = (Vec::new(), 0);
+    loop {
+        while let Some(event) = rig.sink.publishing.poll(now) {
+            if let Event::Job(job) = event {
+                jobs.push(job);
+            }
+        }
+        let Some(job) = jobs.pop() else { break };
+        texts += usize::from(matches!(job.work, Work::Archive(ArchiveWork::Withdraw { .. })));
+        let outcome = going_back::outcome(&mut rig.disk, &[], job.work);
+        rig.sink.publishing.job_done(now, JobDone { id: job.id, outcome });
+    }
+    assert_eq!((rig.disk.keys().collect::<Vec<_>>(), texts), (Vec::new(), 2));
 }

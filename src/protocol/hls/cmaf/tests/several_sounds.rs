@@ -131,6 +131,21 @@ fn a_sound_comes_and_goes_without_a_discontinuity_of_the_others() {
 }
 
 #[test]
+fn sounds_that_return_in_the_same_segment_begin_together_with_the_next_one() {
+    let mut rig = Rig::new();
+    let tracks = |from: [i64; 2]| [(video(0), 0), (sound(0, "deu"), from[0]), (sound(1, "eng"), from[1])];
+    rig.pass(&tracks([0, 0]), 1, 0..10_000);
+    rig.pass(&tracks([i64::MAX, i64::MAX]), 1, 10_000..20_000);
+    rig.pass(&tracks([20_400, 20_800]), 1, 20_000..32_000);
+    let places = |base| rig.segments(base).into_iter().rev().take(5).collect::<Vec<_>>();
+    for base in ["cam__audio", "cam__audio1"] {
+        assert_eq!(places(base), places("cam__video"), "{base}");
+        let gaps: Vec<bool> = rig.media(base).segments.iter().rev().take(5).map(|one| one.gap).collect();
+        assert_eq!(gaps, [false, false, false, false, true], "{base}");
+    }
+}
+
+#[test]
 fn other_pictures_are_a_discontinuity_of_every_sound() {
     let mut rig = Rig::new();
     let tracks = |epoch| {

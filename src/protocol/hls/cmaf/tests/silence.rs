@@ -107,6 +107,18 @@ fn other_tracks_alone_are_in_the_manifest_with_their_first_segment() {
 }
 
 #[test]
+fn pictures_that_join_sound_are_in_the_manifest_with_their_first_segment() {
+    let mut rig = Rig::new();
+    rig.pass(&[(audio(), 0)], 1, 0..12_000);
+    rig.pass(&[(video(0), 0), (audio(), 0)], 2, 12_000..17_000);
+    let text = rig.text("cam/cam.mpd");
+    assert!(newest_ms(&rig) >= 15_900, "{} {text}", newest_ms(&rig));
+    let sets: Vec<usize> =
+        text.split("<Period ").skip(1).map(|one| one.matches("<AdaptationSet ").count()).collect();
+    assert_eq!(sets, [1, 2], "{text}");
+}
+
+#[test]
 fn gaps_alone_keep_the_init_segment_of_the_track_that_has_left() {
     let mut rig = Rig::with(&[("hlsListSize", "3")]);
     rig.pass(&[(audio(), 0)], 1, 0..12_000);
