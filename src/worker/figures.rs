@@ -154,10 +154,8 @@ impl Turn {
         if self.id != WorkerId(0) {
             return;
         }
-        let (of_all, of_stream) = (
-            missed.of_all.saturating_sub(before.of_all),
-            missed.of_stream.saturating_sub(before.of_stream),
-        );
+        let (of_all, of_stream) =
+            (missed.of_all.saturating_sub(before.of_all), missed.of_stream.saturating_sub(before.of_stream));
         if of_all > 0 {
             let held_mib = self.blobs.bytes() >> 20;
             tracing::warn!(

@@ -26,7 +26,7 @@ use hls::segmenter::{
     Dates, GivenKey, Made, Mp4Segmenter, Names, Sealer, Start, Suffix, Zero, is_protectable,
 };
 use media::captions::Known;
-use media::{Codec, Track, TrackId, TrackKind};
+use media::{Codec, Track, TrackKind};
 
 use self::past::Window;
 use self::periods::Periods;
@@ -381,12 +381,12 @@ impl Cmaf {
 
     /// Returns the tracks that may hold back others: the video that leads and, in renditions of their own, the audio
     /// beside it.
-    fn may_fall_silent(&self, chosen: &Chosen) -> impl Iterator<Item = TrackId> {
+    fn may_fall_silent<'t>(&self, chosen: &'t Chosen) -> impl Iterator<Item = &'t Track> {
         let is_apart = self.layout == Layout::Apart;
         let videos = chosen.of_kind(TrackKind::Video).take(1);
         let sounds = chosen.of_kind(TrackKind::Audio).filter(move |_| is_apart);
         let has_lead = chosen.lead().is_some();
-        videos.chain(sounds).skip(usize::from(!has_lead)).map(|track| track.id)
+        videos.chain(sounds).skip(usize::from(!has_lead))
     }
 
     /// True if these groups differ from the present renditions, apart from additional audio, which joins and leaves
@@ -674,10 +674,6 @@ impl Cmaf {
                 self.shown.subtitles.set_zero(Zero { shift_ms: self.shift_ms, ticks: 0 });
             }
             self.epochs.silence = Silence::of(self.may_fall_silent(chosen));
-            // A stream begins with another track only if no video has come for some seconds.
-            if let Some(lead) = chosen.lead().filter(|_| is_first && entry.kind == Some(TrackKind::Audio)) {
-                self.epochs.silence.miss(lead);
-            }
             self.set_tracks(chosen, News::Tracks);
         }
         if let Some(news) = self.epochs.silence.note(entry) {

@@ -5,13 +5,15 @@
 
 use std::time::{Duration, Instant};
 
-use media::{TrackId, TrackKind};
+use media::{Track, TrackId, TrackKind};
 
 use crate::hub::Entry;
 
-/// Time of the other tracks after which a track without units is silent. After as long a pause, segments follow a
+/// Time of the other tracks after which a video without units is silent. After as long a pause, segments follow a
 /// discontinuity anyway.
 const SILENT: Duration = Duration::from_secs(5);
+/// Like [`SILENT`], for audio. It is longer because audio that returns is left out until the next segment.
+const SILENT_AUDIO: Duration = Duration::from_secs(10);
 /// A longer time between two arrivals counts as this long, because then all tracks have paused.
 const STEP_MAX: Duration = Duration::from_millis(500);
 
@@ -34,6 +36,8 @@ struct Lane {
     track: TrackId,
     /// The time of the last unit, or that at which the tracks changed.
     last: Duration,
+    /// Time without units after which the track is silent.
+    patience: Duration,
     is_silent: bool,
 }
 
@@ -49,14 +53,12 @@ pub(super) struct Silence {
 
 impl Silence {
     /// Creates the state of tracks that have just been announced. None of them is silent yet.
-    pub(super) fn of(tracks: impl Iterator<Item = TrackId>) -> Self {
-        let lane = |track| Lane { track, last: Duration::ZERO, is_silent: false };
+    pub(super) fn of<'t>(tracks: impl Iterator<Item = &'t Track>) -> Self {
+        let lane = |track: &Track| {
+            let patience = if track.kind() == TrackKind::Audio { SILENT_AUDIO } else { SILENT };
+            Lane { track: track.id, last: Duration::ZERO, patience, is_silent: false }
+        };
         Self { lanes: tracks.map(lane).collect(), ..Self::default() }
-    }
-
-    /// Notes that a track is silent from the beginning.
-    pub(super) fn miss(&mut self, track: TrackId) {
-        self.lanes.iter_mut().filter(|lane| lane.track == track).for_each(|lane| lane.is_silent = true);
     }
 
     /// Notes a unit. Returns the news if a track has fallen silent or sends again.
@@ -73,7 +75,7 @@ impl Silence {
                 return Some(if is_video { News::Pictures } else { News::Sound });
             }
         }
-        let is_overdue = |lane: &&mut Lane| !lane.is_silent && now.saturating_sub(lane.last) > SILENT;
+        let is_overdue = |lane: &&mut Lane| !lane.is_silent && now.saturating_sub(lane.last) > lane.patience;
         let count = self.lanes.iter_mut().filter(is_overdue).map(|lane| lane.is_silent = true).count();
         (count > 0).then_some(News::Silence)
     }

@@ -7,7 +7,7 @@
 
 use crypto::Seed;
 use hls::segmenter::{Cut, Dates, GivenKey, Sealer, TsSegmenter};
-use media::{Codec, Track, TrackKind};
+use media::{Codec, Track};
 
 use super::live::{LiveSink, Presenter};
 use super::metadata::{Lag, Metadata, Place};
@@ -141,13 +141,8 @@ impl TsPlaylist {
     fn note(&mut self, entry: &Entry, chosen: &Chosen) {
         let has_other = chosen.epoch() != self.chosen_epoch;
         if has_other {
-            let is_first = std::mem::replace(&mut self.chosen_epoch, chosen.epoch()) == 0;
-            let lead = chosen.lead();
-            self.silence = Silence::of(lead.into_iter());
-            // A stream begins with another track only if no video has come for some seconds.
-            if let Some(lead) = lead.filter(|_| is_first && entry.kind == Some(TrackKind::Audio)) {
-                self.silence.miss(lead);
-            }
+            self.chosen_epoch = chosen.epoch();
+            self.silence = Silence::of(chosen.iter().filter(|track| Some(track.id) == chosen.lead()));
         }
         if self.silence.note(entry).is_some() || has_other {
             self.shown_epoch = self.shown_epoch.saturating_add(1);

@@ -796,7 +796,7 @@ mod tests {
                 left.extend(window.take_left().into_iter().map(|name| (number, name)));
                 gone.extend(window.take_gone().into_iter().map(|name| (number, name)));
             }
-            window.note(&unit, false);
+            window.note(&unit, None);
         }
         // Segments of 2 s, four of them listed: a removed segment stays for 10 s, that is, for five more
         // segments.
