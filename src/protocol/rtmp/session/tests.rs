@@ -116,7 +116,7 @@ fn an_encoder_whose_codec_is_not_carried_is_told_and_closed() {
             rig.events[..],
             [
                 Event::Request(RequestEvent::Refused(_)),
-                Event::Publication(_, PublicationEvent::Over(Departure::Clean)),
+                Event::Publication(_, PublicationEvent::Over(Departure::Failed)),
                 Event::Closed(_)
             ]
         ),

@@ -26,7 +26,9 @@ fn video_that_is_announced_and_never_comes_does_not_hold_sound_back() {
     let mut rig = Rig::new();
     rig.pass(&[(video(0), NEVER), (audio(), 0)], 1, 0..30_000);
     let sound = rig.media("cam__audio");
-    assert!(longest_ms(&sound) < 2100 && sound.segments.len() > 10, "{sound}");
+    // The first segment waits for the video for five seconds.
+    assert!(longest_ms(&sound) < 5100 && sound.segments.len() > 10, "{sound}");
+    assert!(sound.segments.iter().skip(1).all(|one| one.duration.as_millis() < 2100), "{sound}");
     assert!(newest_ms(&rig) > 27_000, "{}", rig.text("cam/cam.mpd"));
     let master = rig.text("ll-hls/cam/cam__master.m3u8");
     assert!(master.contains("cam__audio") && !master.contains("cam__video"), "{master}");
@@ -84,7 +86,7 @@ fn sound_that_stops_gets_gaps_and_pictures_go_on() {
     let text = rig.text("cam/cam.mpd");
     let periods: Vec<usize> =
         text.split("<Period ").skip(1).map(|one| one.matches("<AdaptationSet ").count()).collect();
-    assert_eq!(periods, [1, 2], "{text}");
+    assert!(periods.ends_with(&[1, 2]), "{text}");
 }
 
 #[test]
