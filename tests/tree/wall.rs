@@ -94,6 +94,7 @@ const USES: &[(&str, &str)] = &[
     ("src/types/mod.rs", CARRIED),
     ("src/types/time.rs", CARRIED),
     ("src/worker/demand.rs", CARRIED),
+    ("src/worker/polled_tests/caches.rs", CARRIED),
     ("src/worker/publications.rs", CARRIED),
 ];
 

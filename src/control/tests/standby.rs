@@ -160,16 +160,16 @@ fn a_publisher_that_fails_is_followed_by_its_standby_and_ends_a_stream_without_o
 fn a_standby_counts_for_the_connections_of_its_subscriber() {
     let mut rig = Rig::new();
     rig.create("s");
-    let body = r#"{"subscriberId":"xyz","concurrentConnectionsLimit":1}"#;
+    let body = r#"{"subscriberId":"camera","concurrentConnectionsLimit":1}"#;
     assert_eq!(rig.post("/live/rest/v2/broadcasts/s/subscribers", body), (200, PLAIN.into()));
     let as_subscriber = |mut request: PublishRequest| {
-        request.params.push(("subscriberId".into(), "xyz".into()));
+        request.params.push(("subscriberId".into(), "camera".into()));
         request
     };
     let first = as_subscriber(rig.request("s", 0));
     rig.ask(first).unwrap();
     let standby = as_subscriber(backup(&mut rig, "s", 1));
-    assert!(matches!(rig.ask(standby).unwrap_err(), Refusal::Denied(_)), "xyz is connected already");
+    assert!(matches!(rig.ask(standby).unwrap_err(), Refusal::Denied(_)), "camera is connected already");
     let other = backup(&mut rig, "s", 1);
     assert!(rig.ask(other).unwrap().standby);
 }
