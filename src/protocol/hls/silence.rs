@@ -13,7 +13,7 @@ use crate::hub::Entry;
 /// discontinuity anyway.
 const SILENT: Duration = Duration::from_secs(5);
 /// Like [`SILENT`], for audio. It is longer because audio that returns is left out until the next segment.
-const SILENT_AUDIO: Duration = Duration::from_secs(10);
+const SILENT_AUDIO: Duration = Duration::from_secs(8);
 /// A longer time between two arrivals counts as this long, because then all tracks have paused.
 const STEP_MAX: Duration = Duration::from_millis(500);
 
