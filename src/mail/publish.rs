@@ -110,6 +110,19 @@ pub enum Departure {
     Lost,
 }
 
+impl Departure {
+    /// The departure of a publisher whose connection is closed. If the publisher broke the protocol, its stream ends
+    /// immediately unless it has a standby. If the publisher fell silent or was cut off, the stream waits for its
+    /// return.
+    pub const fn at_close(broke_protocol: bool, was_asked_for: bool) -> Self {
+        match (broke_protocol, was_asked_for) {
+            (true, _) => Self::Failed,
+            (false, true) => Self::Clean,
+            (false, false) => Self::Lost,
+        }
+    }
+}
+
 /// The reason a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {

@@ -374,16 +374,9 @@ impl RtmpSession {
     }
 
     fn machine_closed(&mut self, reason: &CloseReason) {
-        // If the publisher broke the protocol, its stream ends immediately unless it has a standby. If the publisher
-        // fell silent or was cut off, the stream waits for its return.
-        let departure = if matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected) {
-            Departure::Failed
-        } else if matches!(reason, CloseReason::Requested) {
-            Departure::Clean
-        } else {
-            Departure::Lost
-        };
-        self.publish_ended(departure);
+        let broke_protocol = matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected);
+        let was_asked_for = matches!(reason, CloseReason::Requested);
+        self.publish_ended(Departure::at_close(broke_protocol, was_asked_for));
         self.play_ended();
         if !self.closed {
             self.closed = true;

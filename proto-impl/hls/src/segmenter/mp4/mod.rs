@@ -789,6 +789,4 @@ fn joined(slices: &[Bytes], bytes: usize) -> Bytes {
 }
 
 #[cfg(test)]
-mod again;
-#[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use super::super::{Moments, Outline, Presentation, Start, Stretch};
 use super::*;
 use crate::Playlist;
 
+mod again;
 mod messages;
 
 const START: Start = Start { number: 1, discontinuities: 0 };
