@@ -476,6 +476,35 @@ fn c_21_sessions_over_udp_go_on_at_the_old_process() {
 }
 
 #[test]
+fn c_21_each_worker_of_the_old_process_gets_the_media_of_its_publishers() {
+    let installed = Installed::new();
+    let server = installed.start(&["server.workers=3"]);
+    // With six publishers, the kernel gives the media of some to another worker than the one that has their session,
+    // and there are several publishers at one worker.
+    let mut publishers: Vec<_> =
+        (0..6).map(|n| RtcClient::publish(&server, &format!("rtc{n}"), Over::Udp)).collect();
+    let mut run_until = |what: &str, made_ms: u64| {
+        let began = publishers.iter().map(RtcClient::made_ms).max().unwrap();
+        let (first, rest) = publishers.split_first_mut().unwrap();
+        first.run_until(what, secs(60), |first| {
+            rest.iter_mut().for_each(RtcClient::step);
+            rest.iter().chain([first]).all(|publisher| publisher.made_ms() > began + made_ms)
+        });
+        let sent = publishers.iter_mut().flat_map(|publisher| publisher.peer.stats().sent);
+        sent.map(|(_, sent)| (sent.packets, sent.nacked)).collect::<Vec<_>>()
+    };
+    run_until("media", 3000);
+    let _newer = upgrade(&installed.folder()).unwrap_or_else(|said| panic!("{said}\n{}", installed.log()));
+    let before = run_until("media after the upgrade", 1000);
+    // Long enough for several checks of each path, whose requests arrive at the worker that they name.
+    let after = run_until("more media", 10_000);
+    for (before, after) in before.iter().zip(&after) {
+        let (packets, nacked) = (after.0 - before.0, after.1 - before.1);
+        assert!(nacked * 20 < packets, "{nacked} of {packets}\n{}", installed.log());
+    }
+}
+
+#[test]
 fn c_21_a_signal_upgrades_too_and_the_service_manager_follows_the_new_process() {
     let installed = Installed::new();
     let path = installed.home.path().join("notify");

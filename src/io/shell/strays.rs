@@ -18,7 +18,7 @@ use wire::Reader;
 use super::Shell;
 use crate::io::mailbox::{Mail, MailSender};
 use crate::protocol::{Port, Remote};
-use crate::types::Now;
+use crate::types::{Now, WorkerId};
 
 /// Maximum bytes that wait to be sent to the older process, and to be handled by one of its workers.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -143,8 +143,14 @@ fn incomplete(bytes: &[u8]) -> usize {
     rest.len()
 }
 
-/// Writes a datagram: lengths of the datagram and of the port's name, the name, the peer, the local address, and the
-/// datagram.
+/// The number that stands for no worker: the datagram arrived at the worker that passes it on.
+const NO_WORKER: u16 = u16::MAX;
+
+/// Writes a datagram: lengths of the datagram and of the port's name, the name, the peer, the local address, the worker
+/// that received it if another one passes it on, and the datagram.
+///
+/// The older process needs that worker. It registers each path of a session at the worker that the path's datagrams
+/// reach, which has the same number in both processes.
 fn write(to: &mut Vec<u8>, name: &str, from: Remote, datagram: &[u8]) {
     let (Ok(length), Ok(name_length)) = (u16::try_from(datagram.len()), u8::try_from(name.len())) else {
         return;
@@ -155,6 +161,7 @@ fn write(to: &mut Vec<u8>, name: &str, from: Remote, datagram: &[u8]) {
     write_ip(to, Some(from.peer.ip()));
     to.extend(from.peer.port().to_be_bytes());
     write_ip(to, from.local);
+    to.extend(from.via.map_or(NO_WORKER, |worker| worker.0).to_be_bytes());
     to.extend(datagram);
 }
 
@@ -181,8 +188,9 @@ fn read(bytes: &[u8]) -> Option<(&[u8], Remote, usize, usize)> {
     let ip = read_ip(&mut reader)??;
     let port = reader.u16().ok()?;
     let local = read_ip(&mut reader)?;
+    let via = Some(reader.u16().ok()?).filter(|worker| *worker != NO_WORKER).map(WorkerId);
     let head = bytes.len().saturating_sub(reader.rest().len());
-    Some((name, Remote { local, ..Remote::of(SocketAddr::new(ip, port)) }, length, head))
+    Some((name, Remote { local, via, ..Remote::of(SocketAddr::new(ip, port)) }, length, head))
 }
 
 /// Reads an address, if there is one.
@@ -201,13 +209,14 @@ fn read_ip(reader: &mut Reader<'_>) -> Option<Option<IpAddr>> {
 mod tests {
     use super::*;
 
-    fn senders() -> [Remote; 3] {
+    fn senders() -> [Remote; 4] {
         let v4 = Remote::of(([192, 0, 2, 7], 4200).into());
         let v6 = Remote::of("[2001:db8::1]:9".parse().unwrap());
         [
             v4,
             Remote { local: Some(Ipv4Addr::LOCALHOST.into()), ..v4 },
             Remote { local: Some(v6.peer.ip()), ..v6 },
+            Remote { via: Some(WorkerId(2)), ..v4 },
         ]
     }
 
@@ -227,8 +236,8 @@ mod tests {
             }
             assert!(rest.is_empty(), "{cut}");
             let all = senders().map(|from| (b"srt".to_vec(), from, b"some bytes".to_vec()));
-            assert_eq!(seen.iter().take(3).cloned().collect::<Vec<_>>(), all[..seen.len().min(3)], "{cut}");
-            assert_eq!(cut == bytes.len(), seen.len() == 4);
+            assert_eq!(seen.iter().take(4).cloned().collect::<Vec<_>>(), all[..seen.len().min(4)], "{cut}");
+            assert_eq!(cut == bytes.len(), seen.len() == 5);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::store::{Key, Kind, Op};
 use crate::types::{NodeId, StreamKey};
 
 /// Version of the messages.
-pub(in crate::io) const VERSION: u32 = 1;
+pub(in crate::io) const VERSION: u32 = 2;
 /// Maximum bytes of a frame. A commit has few records, each of which is limited by the API.
 const FRAME_BYTES_MAX: u32 = 256 << 20;
 
