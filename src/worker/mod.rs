@@ -19,6 +19,7 @@ mod agenda;
 mod audience;
 mod awaited;
 mod barred;
+mod behind;
 mod carriers;
 mod chats;
 mod conn;
