@@ -27,7 +27,7 @@ pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// A derived track is left out, i.e. not offered to viewers, if no transcoder is free. After this time at the earliest,
 /// all such tracks are offered again together. Each attempt changes the tracks that their viewers are sent, so attempts
 /// must not be frequent.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// Minimum interval of log lines about tracks of the same stream that are left out.
 const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 

@@ -392,9 +392,8 @@ pub(super) fn ingest_mapped(
 ) {
     let tracks = match live.streams.get_mut(&stream) {
         Some(stream) => {
-            let is_cut = stream.left_out().iter().next().is_some();
-            let has_room = is_cut && live.transcoders.has_room(&stream.key.app);
-            stream.with_derived(has_room.then_some(turn.now.mono), tracks, derived::with_offers)
+            let has_room = |app: &str| live.transcoders.has_room(app);
+            stream.with_derived((turn.now.mono, demand::RETRY), has_room, tracks, derived::with_offers)
         }
         None => tracks,
     };

@@ -364,7 +364,7 @@ fn beyond_their_limit_tracks_are_left_out_until_there_is_room() {
     let left_out = |rig: &Rig| rig.worker.live.streams[&STREAM].left_out().iter().count();
     assert_eq!(left_out(&rig), 1);
     // The track is offered again only after a second, and only if another transcoder may run.
-    for (limit, wait_ms, runs) in [(1, 900, 0), (0, 20_000, 0), (1, 0, 1)] {
+    for (limit, wait_ms, runs) in [(1, 900, 0), (0, 20_000, 0), (1, 900, 0), (1, 100, 1)] {
         rig.worker.live.transcoders = Arc::new(TranscoderBudget::new(limit));
         rig.now.mono += Duration::from_millis(wait_ms);
         rig.publish(TrackId::VIDEO, true, b"key", &tracks);
