@@ -136,6 +136,8 @@ struct Demand {
     wanted: TrackSet,
     /// Time of the last key frame request of each video track.
     key_asked: SmallVec<[(TrackId, Instant); 1]>,
+    /// Requested key frames that the publisher has not sent yet.
+    keys_due: SmallVec<[keys::KeyDue; 1]>,
     /// Video tracks whose key frames subscribers wait for since they jumped ahead.
     keys_lost: TrackSet,
 }

@@ -416,6 +416,7 @@ pub(super) fn ingest_mapped(
     if has_stopped && let Some(publication) = conns.get(id).and_then(|conn| conn.publication_of(stream)) {
         live.log_fault(conns, id, publication, "no video for 10 s while audio goes on");
     }
+    demand::repeat_key_request(live, turn, conns, stream, &entry.unit);
     live.append_published(turn, conns, memory, id, stream, entry);
 }
 
