@@ -281,7 +281,7 @@ impl Worker {
                 Timer::Silence(stream) => {
                     standbys::silence_timeout(&mut self.live, &mut self.turn, &self.conns, stream, at)
                 }
-                Timer::Polled => self.polled.polled_timeout(&mut self.turn, &mut self.conns, at),
+                Timer::Polled => self.polled.polled_timeout(&mut self.turn, &mut self.conns, &self.live, at),
             }
         }
     }
