@@ -568,9 +568,7 @@ impl Cmaf {
         }
         self.renditions = renditions;
         if changed {
-            self.publish_subtitles();
-            self.publish_master(now.mono);
-            self.publish_manifest(now, false);
+            self.publish_lists(now);
         }
     }
 
@@ -676,8 +674,16 @@ impl Cmaf {
             self.epochs.silence = Silence::of(self.may_fall_silent(chosen));
             self.set_tracks(chosen, News::Tracks);
         }
-        if let Some(news) = self.epochs.silence.note(entry) {
-            self.set_tracks(chosen, news);
+        match self.epochs.silence.note(entry) {
+            Some(News::KeyFrameNeeded(track)) => self.publishing.need_key_frame(track),
+            Some(news) => {
+                self.set_tracks(chosen, news);
+                // The lists may have waited for a track that is silent now.
+                if news == News::Silence {
+                    self.publish_lists(now);
+                }
+            }
+            None => {}
         }
         self.lag.note(entry, chosen);
         let is_lead = self.renditions.first().is_some_and(|lead| lead.has(entry.unit.track));

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crypto::Seed;
 use hls::playlist::MediaPlaylist;
 use hls::segmenter::{Anchor, GivenKey, Outline, Piece, Sealer, Sealing};
+use media::TrackId;
 
 use super::copies::{Copies, Sheet};
 use super::dvr::{self, Dvr, DvrSettings};
@@ -18,8 +19,8 @@ use crate::hub::{Chosen, Entry};
 use crate::jobs::{Job, JobDone, JobId, Work};
 use crate::mail::{Blob, KEY_TYPE, Laddered, Obsolete, Packed, Progress, Rung};
 use crate::protocol::sinks::SinkOrder;
-use crate::protocol::{Event, OrderEvent};
-use crate::types::{Calendar, Now, StreamId};
+use crate::protocol::{Event, OrderEvent, SubscriptionEvent};
+use crate::types::{Calendar, Handle, Now, StreamId};
 
 /// RFC 8216 §4, §10.
 const PLAYLIST_TYPE: &str = "application/vnd.apple.mpegurl";
@@ -289,6 +290,12 @@ impl Publishing {
     pub(super) fn has_room(&self) -> bool {
         self.key_file.as_ref().is_none_or(KeyFile::has_room)
     }
+    /// Asks the publisher for a key frame of a track.
+    pub(super) fn need_key_frame(&mut self, track: TrackId) {
+        let event = SubscriptionEvent::KeyFrameNeeded(Some(track));
+        self.events.push_back(Event::Subscription(Handle::ONLY, event));
+    }
+
 
     /// True if a unit becomes part of a segment; false if the key for it is missing.
     pub(super) fn admits(&mut self, entry: &Entry, chosen: &Chosen) -> bool {

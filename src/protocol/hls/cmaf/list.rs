@@ -52,6 +52,13 @@ fn variant(rendition: &Mp4Segmenter, sound: Option<&Group>) -> Variant {
 
 /// Returns the variant with audio only; players begin with the default rendition of its group.
 fn of_sounds(group: &Group, renditions: &[Rendition]) -> Variant {
+    /// Publishes the subtitles, the multivariant playlist and the manifest.
+    pub(super) fn publish_lists(&mut self, now: Now) {
+        self.publish_subtitles();
+        self.publish_master(now.mono);
+        self.publish_manifest(now, false);
+    }
+
     let first = renditions.iter().find(|one| one.group_id == group.id && one.default);
     let (bandwidth, average) = declared_bits(group.bits.0, group.bits.1);
     Variant {
@@ -100,7 +107,7 @@ impl Cmaf {
     }
 
     /// Publishes the subtitles: a segment for each one of the first rendition that has segments, and the playlists.
-    pub(super) fn publish_subtitles(&mut self) {
+    fn publish_subtitles(&mut self) {
         if self.layout == Layout::Together {
             return;
         }
@@ -141,6 +148,7 @@ impl Cmaf {
             self.publishing.master(&name, text.clone());
             self.shown.master = text;
         }
+            self.shown.periods.publish();
     }
 
     pub(super) fn publish_manifest(&mut self, now: Now, ended: bool) {
