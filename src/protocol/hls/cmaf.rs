@@ -13,6 +13,7 @@
 //! segments end with those of the first video.
 
 mod list;
+mod members;
 mod past;
 mod periods;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use hls::segmenter::{
 use media::captions::Known;
 use media::{Codec, Track, TrackKind};
 
+use self::members::Members;
 use self::past::Window;
 use self::periods::Periods;
 use super::ladder::SNAP_MS;
@@ -295,8 +297,9 @@ struct Epochs {
 struct Shown {
     /// The subtitles beside a rendition.
     subtitles: Spoken,
-    /// The multivariant playlist, as published.
+    /// The multivariant playlist, as published, and the renditions of the one on the disk.
     master: String,
+    members: Members,
     /// Caption channels found in the videos so far, and those that the publisher announces.
     captions: Known,
     /// The periods of the manifest.
@@ -316,7 +319,12 @@ impl Cmaf {
         };
         let publishing = match layout {
             Layout::Together => Publishing::copied(now, order, seed, &format!("{folder}{id}{ENDING}")),
-            Layout::Apart => Publishing::new(now, order, seed),
+            Layout::Apart => {
+                let mut publishing = Publishing::new(now, order, seed);
+                // The manifest names segments, so it goes first.
+                publishing.clear_former([format!("{id}/{id}{MANIFEST}"), format!("{folder}{id}{MARK}")]);
+                publishing
+            }
         };
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
         let settings = match layout {
@@ -332,6 +340,7 @@ impl Cmaf {
         let shown = Shown {
             subtitles: Spoken::new(&settings, form),
             master: String::new(),
+            members: Members::default(),
             captions: Known::default(),
             periods: Periods::new(start(now).number),
             window: Window::default(),

@@ -154,9 +154,15 @@ impl Publishing {
         self.copies.add_track(playlist);
     }
 
+    /// Removes files that an earlier run of the stream may have left on the disk, whose names begin with these, before
+    /// the first file of this run is written there.
+    pub(super) fn clear_former(&mut self, stems: impl IntoIterator<Item = String>) {
+        self.copies.clear(stems);
+    }
+
     /// Keeps a playlist that names other playlists on the disk if the settings require it. `run` tells runs of the
     /// stream apart.
-    pub(super) fn copy_master(&mut self, name: &str, text: &str, run: u64) {
+    pub(super) fn copy_master(&mut self, name: &str, text: String, run: u64) {
         self.copies.put_master(name, text, run);
     }
 
@@ -284,18 +290,18 @@ impl Publishing {
         }
     }
 
-    // ---- the key of segments
-
-    /// True unless the stream has to wait for its first key.
-    pub(super) fn has_room(&self) -> bool {
-        self.key_file.as_ref().is_none_or(KeyFile::has_room)
-    }
     /// Asks the publisher for a key frame of a track.
     pub(super) fn need_key_frame(&mut self, track: TrackId) {
         let event = SubscriptionEvent::KeyFrameNeeded(Some(track));
         self.events.push_back(Event::Subscription(Handle::ONLY, event));
     }
 
+    // ---- the key of segments
+
+    /// True unless the stream has to wait for its first key.
+    pub(super) fn has_room(&self) -> bool {
+        self.key_file.as_ref().is_none_or(KeyFile::has_room)
+    }
 
     /// True if a unit becomes part of a segment; false if the key for it is missing.
     pub(super) fn admits(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
