@@ -125,14 +125,12 @@ impl Rig {
     fn publish(&mut self, id: &str) {
         let Some(member) = self.members.get_mut(id) else { return };
         while let Some(event) = member.sink.publishing.poll(self.now) {
-            match event {
-                Event::Order(OrderEvent::Blob(blob)) => {
-                    assert_eq!(self.blobs.publish(Arc::new(*blob)), crate::hub::Published::Stored);
-                }
-                Event::Subscription(_, SubscriptionEvent::KeyFrameNeeded(Some(TrackId::VIDEO))) => {
-                    self.asked.push(id.to_owned());
-                }
-                _ => {}
+            if let Event::Order(OrderEvent::Blob(blob)) = event {
+                assert_eq!(self.blobs.publish(Arc::new(*blob)), crate::hub::Published::Stored);
+            } else if let Event::Subscription(_, SubscriptionEvent::KeyFrameNeeded(Some(TrackId::VIDEO))) =
+                event
+            {
+                self.asked.push(id.to_owned());
             }
         }
     }
