@@ -111,8 +111,7 @@ impl Cluster {
         if self.own.is_none() {
             let Process { node, incarnation } = process.clone();
             let without_directory = WithoutDirectory::Accept;
-            self.own =
-                Some(Own { node: node.clone(), incarnation, lease: LEASE, without_directory, is_pair: true });
+            self.own = Some(Own::new(node.clone(), incarnation, LEASE, without_directory, true));
             self.nodes.insert(node, Node::of(process.clone(), ""));
             let Unclaimed { streams, sources, admissions } = unclaimed;
             for (ticket, key) in admissions {
