@@ -45,7 +45,7 @@ fn publish(server: &Server) -> Publisher {
 fn what_is_published_at_one_node_is_played_at_the_others() {
     let redis = Redis::start();
     let nodes = ["a", "b", "c"].map(|name| node(&redis, name));
-    let file = media_file(true, 30);
+    let file = media_file(true, 120);
     let _publisher = Program::ffmpeg_publish(&file, &nodes[0].rtmp_url("live/s"));
     for server in &nodes {
         wait_for("the stream", secs(20), || is_broadcasting(server, "s"));

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use netsim::MediaSource;
 use crate::cluster::Redis;
 use crate::publish_play::is_broadcasting;
 use crate::support::{
-    Home, Over, Player, Publisher, RtcClient, RtmpPeer, Server, SrtTool, SrtUrl, ms, publish_synthetic, secs,
-    ts_file, wait_for,
+    Home, Over, Player, Publisher, RtcClient, RtmpPeer, Server, SrtTool, SrtUrl, ms, own_port,
+    publish_synthetic, secs, ts_file, wait_for,
 };
 
 /// A process that a server has started. It is killed when the value is dropped.
@@ -397,7 +397,7 @@ fn c_21_a_new_process_that_is_killed_leaves_the_store_and_the_viewers_to_the_old
 fn c_21_a_port_that_the_new_settings_do_not_have_is_closed() {
     let installed = Installed::new();
     let server = installed.start(&[]);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = own_port("127.0.0.1");
     let real = installed.home.path().join("first");
     let script = format!("#!/bin/sh\nexec {} \"$@\" --set rtmp.port={}\n", real.display(), free.port());
     installed.replace(Some(&script));
