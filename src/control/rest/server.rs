@@ -154,19 +154,20 @@ pub(super) fn log_file(cx: &mut Context, call: &RootCall<'_>) -> Reply {
 
 /// `POST /ssl-settings?domain=&type=`: writes the files of a certificate, which the file watcher then loads.
 pub(super) fn ssl_settings(cx: &mut Context, call: &RootCall<'_>) -> Reply {
+    let refused = |text: &str| Reply::Now(Outcome::failure(text).response(400));
     let domain = call.query("domain");
     match call.query("type") {
         "CUSTOM_CERTIFICATE" => {}
         "CUSTOM_DOMAIN" | "ANTMEDIA_SUBDOMAIN" => {
             let text =
                 "Certificates are not ordered by this server. Please provide one as CUSTOM_CERTIFICATE";
-            return done(Outcome::failure(text));
+            return refused(text);
         }
         "NO_SSL" => {
-            return done(Outcome::failure("HTTPS is switched off by https.enabled in conf/red5.properties"));
+            return refused("HTTPS is switched off by https.enabled in conf/red5.properties");
         }
-        "" => return done(Outcome::failure("Undefined configuration type")),
-        _ => return done(Outcome::failure("Unknown SSL configuration type")),
+        "" => return refused("Undefined configuration type"),
+        _ => return refused("Unknown SSL configuration type"),
     }
     let form = Form::parse(call.request);
     let part = |name: &str| form.as_ref().and_then(|form| form.part(name)).filter(|part| !part.is_empty());
@@ -174,13 +175,13 @@ pub(super) fn ssl_settings(cx: &mut Context, call: &RootCall<'_>) -> Reply {
     let (Some(full_chain), Some(key), Some(chain)) = parts else {
         let text = "Missing parameters for custom SSL certificate. Please provide domain name, fullChain, private \
                     key, and chain";
-        return done(Outcome::failure(text));
+        return refused(text);
     };
     if domain.is_empty()
         || domain.len() > 253
         || !domain.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
     {
-        return done(Outcome::failure("Invalid domain name parameter"));
+        return refused("Invalid domain name parameter");
     }
     let work = AdminWork::Certificate { full_chain, chain, key };
     cx.answer_admin(call.origin.requester, work, |_, _, result| match result.done() {
