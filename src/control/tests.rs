@@ -52,6 +52,7 @@ mod sources;
 mod standby;
 mod storing;
 mod strangers;
+mod subscribers;
 mod tenants;
 mod uploads;
 
