@@ -17,11 +17,13 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Pause while the store takes no changes.
 const BROKEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Applications that are being created or removed.
+/// Applications that are being created, changed or removed.
 #[derive(Debug, Default)]
 pub(super) struct AppChanges {
     /// Applications whose creation or removal is in progress.
     pub(super) changing: BTreeSet<Arc<str>>,
+    /// Applications whose settings are being saved. The empty name is that of the server.
+    pub(super) editing: BTreeSet<Arc<str>>,
     /// Removed applications whose records are still to be removed.
     pub(super) removed: VecDeque<Arc<str>>,
     /// Time at which the next slice is removed.

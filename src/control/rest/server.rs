@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::apps::foreign_members;
+use super::apps::{busy, foreign_members, overtaken};
 use super::call::{Reply, RootCall, bad_request};
 use super::form::Form;
 use crate::config::Edit;
@@ -86,7 +86,15 @@ fn shown(cx: &Context, records: &Records, call: &RootCall<'_>) -> Value {
 }
 
 /// `POST /server-settings`: only the members in [`CHANGEABLE`] are changed.
-pub(super) fn change_settings(cx: &mut Context, records: &Records, call: &RootCall<'_>) -> Reply {
+pub(super) fn change_settings(
+    cx: &mut Context,
+    records: &Records,
+    walks: &mut Walks,
+    call: &RootCall<'_>,
+) -> Reply {
+    if walks.app_changes.editing.contains("") {
+        return overtaken();
+    }
     let body: Option<Option<Map<String, Value>>> = match parse_json(&call.request.body) {
         Ok(body) => body,
         Err(error) => return bad_request(&error.to_string()),
@@ -122,15 +130,22 @@ pub(super) fn change_settings(cx: &mut Context, records: &Records, call: &RootCa
         }
         edit.set.push((key.to_owned(), wanted.to_owned()));
     }
-    cx.answer_admin(call.origin.requester, AdminWork::EditServer(edit), move |control, now, result| {
-        match result.server() {
+    let requester = call.origin.requester;
+    let sent = cx.submit_admin(AdminWork::EditServer(edit), move |control, now, result| {
+        control.walks.app_changes.editing.remove("");
+        let response = match result.server() {
             Ok(server) => {
                 control.cx.install_server(now, Arc::new(server));
                 Outcome::success().message(Some(&foreign)).response(200)
             }
             Err(text) => Outcome::failure(&text).response(200),
-        }
+        };
+        control.cx.answer(requester, response);
     });
+    if !sent {
+        return Reply::Now(busy());
+    }
+    walks.app_changes.editing.insert("".into());
     Reply::Later
 }
 
