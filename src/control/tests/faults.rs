@@ -194,6 +194,77 @@ fn b_13_a_backup_by_the_command_line_is_answered_when_it_is_there() {
     assert!(answer.contains(r#""success":false"#) && answer.contains("could not be backed up"), "{answer}");
 }
 
+/// The disk is full for five minutes. The records are encoded once, and then only when a small file could be written.
+#[test]
+fn b_04_a_full_disk_is_tried_with_a_small_file_and_ever_longer_pauses() {
+    let mut rig = Rig::new();
+    for id in ["a", "b"] {
+        rig.create(id);
+    }
+    rig.hold = true;
+    rig.send(Method::Delete, "/live/rest/v2/broadcasts/a", "");
+    rig.run_for(ms(10));
+    let full = Err(Error::Full { path: "p".to_owned(), reason: "full".to_owned() });
+    rig.store_says(&full);
+    let began = rig.now.mono;
+    let (mut seconds, mut rebuilds) = (Vec::new(), 0);
+    while rig.now.mono - began < secs(300) {
+        for request in &rig.held {
+            match request {
+                StoreRequest::Probe { .. } => seconds.push((rig.now.mono - began).as_secs()),
+                StoreRequest::Rebuild { all, .. } => rebuilds += all.len(),
+                other => panic!("{other:?}"),
+            }
+        }
+        rig.store_says(&full);
+        rig.run_for(ms(100));
+    }
+    assert_eq!(rebuilds, 2, "the two records, once");
+    assert!(seconds.len() <= 14, "{seconds:?}");
+    let pauses: Vec<u64> = seconds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.starts_with(&[2, 4, 8, 16, 30]) && pauses.iter().all(|pause| *pause <= 31), "{pauses:?}");
+    // A probe that succeeds is followed by the rebuild at once.
+    rig.run_for(secs(31));
+    rig.store_says(&Ok(()));
+    rig.hold = false;
+    rig.create("c");
+}
+
+#[test]
+fn b_04_while_the_disk_takes_nothing_the_records_of_a_deleted_application_wait() {
+    let mut rig = Rig::new();
+    for n in 0..20 {
+        rig.create(&format!("s{n}"));
+    }
+    rig.hold = true;
+    let app = "live".into();
+    rig.control.walks.purge(rig.now, app);
+    rig.control.handle_timeout(rig.now);
+    rig.drain();
+    rig.run_for(ms(10));
+    let full = Err(Error::Full { path: "p".to_owned(), reason: "full".to_owned() });
+    rig.store_says(&full);
+    let began = rig.now.mono;
+    let mut turns = 0;
+    while rig.now.mono - began < secs(60) {
+        let due = rig.control.poll_timeout().expect("an attempt is due, or held");
+        if due > rig.now.mono {
+            rig.run_for(due - rig.now.mono);
+        } else {
+            rig.run_for(ms(1));
+        }
+        turns += 1;
+        rig.store_says(&full);
+    }
+    assert!(turns < 1000, "{turns}");
+    rig.run_for(secs(31));
+    rig.store_says(&Ok(()));
+    rig.hold = false;
+    rig.release();
+    rig.run_for(secs(2));
+    assert_eq!(rig.store.load().unwrap(), []);
+}
+
 #[test]
 fn q_13_a_source_that_fails_again_is_not_told_again() {
     let mut rig = Rig::new();
@@ -292,75 +363,4 @@ fn b_13_the_older_process_of_an_upgrade_makes_no_backups() {
     rig.tell_news(News::Nodes(vec![Node::of(process, "")]));
     rig.run_for(secs(600));
     assert_eq!(backups(&rig), 1);
-}
-
-/// The disk is full for five minutes. The records are encoded once, and then only when a small file could be written.
-#[test]
-fn b_04_a_full_disk_is_tried_with_a_small_file_and_ever_longer_pauses() {
-    let mut rig = Rig::new();
-    for id in ["a", "b"] {
-        rig.create(id);
-    }
-    rig.hold = true;
-    rig.send(Method::Delete, "/live/rest/v2/broadcasts/a", "");
-    rig.run_for(ms(10));
-    let full = Err(Error::Full { path: "p".to_owned(), reason: "full".to_owned() });
-    rig.store_says(&full);
-    let began = rig.now.mono;
-    let (mut seconds, mut rebuilds) = (Vec::new(), 0);
-    while rig.now.mono - began < secs(300) {
-        for request in &rig.held {
-            match request {
-                StoreRequest::Probe { .. } => seconds.push((rig.now.mono - began).as_secs()),
-                StoreRequest::Rebuild { all, .. } => rebuilds += all.len(),
-                other => panic!("{other:?}"),
-            }
-        }
-        rig.store_says(&full);
-        rig.run_for(ms(100));
-    }
-    assert_eq!(rebuilds, 2, "the two records, once");
-    assert!(seconds.len() <= 14, "{seconds:?}");
-    let pauses: Vec<u64> = seconds.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(pauses.starts_with(&[2, 4, 8, 16, 30]) && pauses.iter().all(|pause| *pause <= 31), "{pauses:?}");
-    // A probe that succeeds is followed by the rebuild at once.
-    rig.run_for(secs(31));
-    rig.store_says(&Ok(()));
-    rig.hold = false;
-    rig.create("c");
-}
-
-#[test]
-fn b_04_while_the_disk_takes_nothing_the_records_of_a_deleted_application_wait() {
-    let mut rig = Rig::new();
-    for n in 0..20 {
-        rig.create(&format!("s{n}"));
-    }
-    rig.hold = true;
-    let app = "live".into();
-    rig.control.walks.purge(rig.now, app);
-    rig.control.handle_timeout(rig.now);
-    rig.drain();
-    rig.run_for(ms(10));
-    let full = Err(Error::Full { path: "p".to_owned(), reason: "full".to_owned() });
-    rig.store_says(&full);
-    let began = rig.now.mono;
-    let mut turns = 0;
-    while rig.now.mono - began < secs(60) {
-        let due = rig.control.poll_timeout().expect("an attempt is due, or held");
-        if due > rig.now.mono {
-            rig.run_for(due - rig.now.mono);
-        } else {
-            rig.run_for(ms(1));
-        }
-        turns += 1;
-        rig.store_says(&full);
-    }
-    assert!(turns < 1000, "{turns}");
-    rig.run_for(secs(31));
-    rig.store_says(&Ok(()));
-    rig.hold = false;
-    rig.release();
-    rig.run_for(secs(2));
-    assert_eq!(rig.store.load().unwrap(), []);
 }
