@@ -118,17 +118,29 @@ export async function call(method, path, body, options) {
 
 /** A page of a list whose pages the server limits in bytes; `next` is the offset of the next page, or null. */
 export async function pageOf(path, offset, signal) {
-  const response = await respond("GET", `${path}?offset=${offset}`, undefined, { signal });
+  return paged(await respond("GET", `${path}?offset=${offset}`, undefined, { signal }));
+}
+
+async function paged(response) {
   const next = response.headers.get("Next-Offset");
   return { list: (await read(response)) ?? [], next: next === null ? null : Number(next) };
 }
 
-/** Calls an application's API through the management API, where the login is valid: the path is a parameter, encoded once. */
-export function callApp(app, method, path, body, options) {
+/** The path of an application's API in the management API, where the login is valid: the inner path is a parameter, encoded once. */
+function inApp(app, path) {
   const [plain, query] = path.split("?");
   const more = query ? `&${query}` : "";
-  const inner = encodeURIComponent(`${app}/rest/v2${decodeURIComponent(plain)}`);
-  return call(method, `/request?_path=${inner}${more}`, body, options);
+  return `/request?_path=${encodeURIComponent(`${app}/rest/v2${decodeURIComponent(plain)}`)}${more}`;
+}
+
+/** Calls an application's API. */
+export function callApp(app, method, path, body, options) {
+  return call(method, inApp(app, path), body, options);
+}
+
+/** A page of an application's list, with the offset of the next page if the server has cut it short. */
+export async function pageOfApp(app, path) {
+  return paged(await respond("GET", inApp(app, path)));
 }
 
 /**

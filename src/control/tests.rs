@@ -53,6 +53,7 @@ mod sources;
 mod standby;
 mod storing;
 mod strangers;
+mod subscribers;
 mod tenants;
 mod uploads;
 

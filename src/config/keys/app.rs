@@ -491,7 +491,7 @@ pub(super) const FIRST: &[Key] = &[
         "s3AccessKey",
         "",
         "Access key",
-        "S3 access key; if both keys are empty, the role of the machine or container is used",
+        "S3 access key; if both keys are empty, the role of the machine or container is used, which only an administrator of the server can order",
     ),
     secret(S3, "s3SecretKey", "", "Secret key", "S3 secret key"),
     key(S3, "s3BucketName", "", "Bucket name", "Bucket for the files"),

@@ -562,7 +562,7 @@ fn a_record_that_the_store_does_not_take_is_written_until_it_does() {
     let mut rig = Rig::start(config(&[], &[ALWAYS]), Memory::with_faults(faults.clone()));
     rig.publish("s", 0);
     let recording = rig.recording().recording;
-    faults.fail(1, 40);
+    faults.fail(1, 6);
     rig.begun(recording, "live/streams/s.mp4");
     assert!(rig.stored_vods().is_empty());
     rig.ended(recording, "live/streams/s.mp4");

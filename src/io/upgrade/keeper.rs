@@ -166,7 +166,7 @@ impl Keeper {
                 }
                 self.reply(batch, result);
             }
-            (request @ store::Request::Rebuild { .. }, Some(store)) => {
+            (request @ (store::Request::Probe { .. } | store::Request::Rebuild { .. }), Some(store)) => {
                 let store::Reply { batch, result } = store::handle(&mut **store, request);
                 self.reply(batch, result);
             }
@@ -177,6 +177,7 @@ impl Keeper {
                     false => self.reply(batch, Err(away())),
                 }
             }
+            (store::Request::Probe { batch }, None) => self.reply(batch, Ok(())),
             // The other process has the records. An empty commit shows whether it can write them.
             (store::Request::Rebuild { batch, .. }, None) if self.other.is_some() => {
                 self.store(store::Request::Commit { batch, ops: Vec::new() });

@@ -510,7 +510,7 @@ fn redirect(request: &Request) -> Response {
     let (_, name) = request.path.rsplit_once('/').unwrap_or_default();
     let name = percent_encoding::utf8_percent_encode(name, PLAIN);
     let query = request.target.find('?').and_then(|at| request.target.get(at..)).unwrap_or_default();
-    Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{name}/{query}"))
+    Response::empty(302).header("Location", format!("{name}/{query}"))
 }
 
 /// Returns the cache directive of a file: segments live for 10 s, everything else must be revalidated.

@@ -548,7 +548,7 @@ impl Window {
 
     /// Maximum duration of a segment in milliseconds. A segment of this duration still rounds to the target duration,
     /// even if the duration of its last frame is unknown and only assumed.
-    fn longest_ms(&self) -> i64 {
+    pub(super) fn longest_ms(&self) -> i64 {
         match i64::try_from(self.playlist.target_duration.as_millis()) {
             Ok(0) => FIRST_MS_MAX,
             target_ms => target_ms.unwrap_or(i64::MAX).saturating_add(498),

@@ -428,6 +428,20 @@ fn parts_of_a_captured_screen_are_nearly_as_long_as_the_target() {
 }
 
 #[test]
+fn a_segment_of_many_parts_has_none_that_is_too_long() {
+    for (segment_ms, key_ms, step) in [(60_000, 2000, 40), (60_000, 2000, 70), (2000, 20_000, 67)] {
+        let rules = Rules { segment_ms, part_ms: 100, ..Rules::DEFAULT };
+        let mut rig = Rig::with(video(), &rules, true, 0);
+        (0..200_000 / step).for_each(|n| rig.unit(n * step, n * step % key_ms < step));
+        let last = rig.last.unwrap();
+        let target = last.low_latency.as_ref().unwrap().part_target;
+        let parts: Vec<&Part> = last.segments.iter().flat_map(|segment| &segment.parts).collect();
+        assert!(parts.len() > 200, "{segment_ms} {step}: {} parts", parts.len());
+        assert!(parts.iter().all(|part| part.duration <= target), "{segment_ms} {step}: {target:?}");
+    }
+}
+
+#[test]
 fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
     let mut rig = Rig::new(video(), true);
     for n in 0..500 {
