@@ -203,8 +203,11 @@ fn fill<'l>(
     let first = follows(senders, log, road.pacer);
     for video in [first, !first] {
         for sender in senders.iter_mut().filter(|sender| sender.is_video() == video) {
-            let Some(log) = log(sender.section).filter(|_| sender.has_waiting()) else { continue };
-            if !sender.fill(now, log, road) {
+            let Some(log) = log(sender.section) else {
+                sender.forget_repairs();
+                continue;
+            };
+            if sender.has_waiting() && !sender.fill(now, log, road) {
                 return;
             }
         }

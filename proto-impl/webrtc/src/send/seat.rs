@@ -15,11 +15,16 @@ impl Sender {
     /// Ends the current stream and drops its queued packets.
     pub(crate) fn vacate(&mut self, now: Instant) {
         self.skip();
-        self.repairs.asked.clear();
-        self.repairs.echoes.clear();
+        self.forget_repairs();
         if self.has_begun() {
             self.clock.vacated = Some(now);
         }
+    }
+
+    /// Drops the pending retransmissions, because the packets of the track are gone.
+    pub(crate) fn forget_repairs(&mut self) {
+        self.repairs.asked.clear();
+        self.repairs.echoes.clear();
     }
 
     /// Uses the section's first format from the next unit on. Returns false if its clock rate differs.
