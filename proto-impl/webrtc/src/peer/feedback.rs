@@ -195,14 +195,7 @@ impl Peer {
 
     fn handle_block(&mut self, now: Instant, block: &ReportBlock) {
         let ntp = self.anchor.at(now);
-        // The loss on the path is taken from video, which has more packets than audio.
-        let rated = self
-            .sending
-            .senders
-            .iter()
-            .find(|sender| sender.is_video())
-            .or_else(|| self.sending.senders.first());
-        if rated.is_some_and(|sender| sender.ssrc() == block.ssrc) {
+        if self.sending.rated() == Some(block.ssrc) {
             self.sending.bandwidth.handle_report(now, block.fraction_lost);
             self.take_estimate(now);
         }

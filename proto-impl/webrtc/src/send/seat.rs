@@ -21,6 +21,11 @@ impl Sender {
         }
     }
 
+    /// Returns the sampling time of the latest queued unit.
+    pub(crate) fn newest(&self) -> Option<Instant> {
+        self.clock.newest.map(|(_, sampled)| sampled)
+    }
+
     /// Drops the pending retransmissions, because the packets of the track are gone.
     pub(crate) fn forget_repairs(&mut self) {
         self.repairs.asked.clear();

@@ -335,3 +335,22 @@ fn every_source_of_a_large_room_has_reports_and_a_goodbye() {
     assert!(carry(room.now, &mut room.server, &mut room.client, |_| None) > 0);
     assert_eq!(room.client.stats().received, []);
 }
+
+/// Checks that a room is probed with the packets of whichever video is sent.
+#[test]
+fn a_probe_repeats_the_video_that_is_sent() {
+    let mut room = Room::new();
+    room.negotiate(&[Place::Idle, Place::Video(1), Place::Video(2)]);
+    room.run(Duration::from_secs(2));
+    // The first video is paused, and then its track is gone.
+    for is_gone in [false, true] {
+        assert_eq!(room.send(0), [1, 2].into());
+        let paused = room.tracks.remove(&SectionId(1)).filter(|_| !is_gone);
+        (1..20).for_each(|mark| assert_eq!(room.send(mark), [2].into()));
+        room.tracks.extend(paused.map(|track| (SectionId(1), track)));
+        let before = room.carried;
+        assert!(room.server.probe(room.now, 2_000_000));
+        room.run(Duration::from_millis(300));
+        assert!(room.carried - before > 40_000, "{} of 50 000 bytes", room.carried - before);
+    }
+}
