@@ -532,7 +532,7 @@ impl Sender {
     pub(crate) fn handle_timeout(&mut self, now: Instant, bandwidth: &BandwidthEstimator) {
         let Repairs { tail, asked, echoes, round_trip, .. } = &mut self.repairs;
         // A draining that sends nothing, because the track is gone or the pacer waits, leaves no deadline in the past.
-        echoes.iter_mut().for_each(|(due, _)| drop(due.take_if(|at| *at <= now)));
+        echoes.iter_mut().for_each(|(due, _)| *due = due.filter(|at| *at > now));
         let is_limited = bandwidth.is_congested(now) || bandwidth.target(now).is_some();
         let room = if is_limited { 0 } else { ASKED_MAX.saturating_sub(asked.len()) };
         asked.extend(tail.take_due(now, *round_trip, |number| bandwidth.has_arrived(number)).take(room));

@@ -25,6 +25,7 @@ use self::seated::Seats;
 use super::codecs::Codecs;
 use super::info::{Bitrates, TrackInfo};
 use super::negotiation;
+use super::pace::Pace;
 use super::viewer::Viewer;
 use crate::auth::access::is_stream_id;
 use crate::types::Handle;
@@ -195,6 +196,8 @@ pub(super) struct Room {
     is_open: bool,
     /// True if the last offer is out of date.
     is_stale: bool,
+    /// The pace of the page's commands: while they wait, seats and offers wait with them.
+    pace: Pace,
     last: Handle,
 }
 
@@ -216,6 +219,7 @@ impl Room {
             window: 0..STREAMS_MAX,
             is_open: false,
             is_stale: true,
+            pace: Pace::default(),
             last: Handle::ONLY,
         };
         room.offer_seats();
@@ -467,6 +471,18 @@ impl Room {
         self.take_tracks(handle, tracks, codecs);
     }
 
+    // ---- commands of the page
+
+    /// True if streams take turns on seats of any kind.
+    pub(super) const fn has_seats(&self) -> bool {
+        self.seats.has(TrackKind::Video) || self.seats.has(TrackKind::Audio)
+    }
+
+    /// The pace at which commands take effect.
+    pub(super) const fn pace(&mut self) -> &mut Pace {
+        &mut self.pace
+    }
+
     // ---- offers
 
     /// True while an offer waits for its answer.
@@ -645,10 +661,12 @@ impl Room {
         Some(Bitrates { target, video: sum(|rates| rates.video), audio: sum(|rates| rates.audio) })
     }
 
-    /// Returns the time of the next evaluation of a path, or of the next list of speakers.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    /// Returns the time at which waiting commands take effect; while `connected`, also the time of the next evaluation
+    /// of a path, or of the next list of speakers.
+    pub(super) fn poll_timeout(&self, connected: bool) -> Option<Instant> {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
-        viewers.filter_map(|viewer| viewer.poll_timeout()).chain(self.loud.poll_timeout()).min()
+        let media = viewers.filter_map(|viewer| viewer.poll_timeout()).chain(self.loud.poll_timeout());
+        media.filter(|_| connected).chain(self.pace.poll_timeout()).min()
     }
 }
 
