@@ -341,12 +341,15 @@ fn w_09_a_flood_of_commands_about_seats_moves_each_stream_once_in_an_interval() 
     let app = crate::config::AppSettings::of(crate::protocol::schema(), "live", &limits).unwrap();
     bench.apps = Apps::from([("live".into(), Arc::new(app))]);
     let streams = ["a", "b", "c", "d", "e"];
+    bench.events();
     bench.news(SubtrackNews::Room(&streams.map(key)));
     let asked = bench.asked();
     assert_eq!(asked.len(), 3);
     for (handle, _) in asked {
         bench.verdict(handle);
     }
+    let offer = bench.offer().unwrap();
+    bench.answer(&offer);
     bench.session.connected = true;
     bench.events();
     let flood = |bench: &mut Bench| {
