@@ -324,6 +324,9 @@ impl Room {
         let member = self.members.remove(&handle)?;
         self.ids.remove(&member.id);
         self.loud.forget(handle);
+        if member.state != Subscribed::No {
+            self.seats.retry();
+        }
         self.leave_seats(handle);
         self.give_up(handle);
         Some(member)
@@ -661,12 +664,14 @@ impl Room {
         Some(Bitrates { target, video: sum(|rates| rates.video), audio: sum(|rates| rates.audio) })
     }
 
-    /// Returns the time at which waiting commands take effect; while `connected`, also the time of the next evaluation
+    /// Returns the time at which waiting commands take effect, or refused streams are tried again; while `connected`, also the time of the next evaluation
     /// of a path, or of the next list of speakers.
     pub(super) fn poll_timeout(&self, connected: bool) -> Option<Instant> {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
         let media = viewers.filter_map(|viewer| viewer.poll_timeout()).chain(self.loud.poll_timeout());
-        media.filter(|_| connected).chain(self.pace.poll_timeout()).min()
+        // While commands wait, so does everything else that changes subscriptions.
+        let due = self.pace.poll_timeout().or_else(|| self.seats.retry_at());
+        media.filter(|_| connected).chain(due).min()
     }
 }
 

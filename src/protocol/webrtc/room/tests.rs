@@ -472,6 +472,31 @@ fn a_page_hears_who_speaks_twice_a_second_at_most() {
     assert_eq!(bench.heard().unwrap(), [of("ann", "ann", 194)]);
 }
 
+#[test]
+fn a_page_that_is_turned_back_ends_streams_first_and_tries_refused_ones_again() {
+    let mut bench = Bench::seats(2, 0);
+    ["a", "b", "c", "d"].into_iter().for_each(|id| bench.enters(id, &BOTH));
+    let turn = |bench: &mut Bench, window| {
+        bench.room.turn_over(window);
+        bench.steps(&BOTH).into_iter().filter(|step| step.starts_with(['+', '-'])).collect::<Vec<_>>()
+    };
+    assert_eq!(turn(&mut bench, 2..4), ["-a", "-b", "+c", "+d"]);
+    assert_eq!(turn(&mut bench, 0..2), ["-c", "-d", "+a", "+b"]);
+    // There is no room for a stream: it stays in the room, and is tried again when another ends, or after a while.
+    let a = bench.room.ids["a"];
+    bench.room.refuse(bench.now, a);
+    assert!(bench.steps(&BOTH).is_empty() && bench.room.poll_offer().is_none());
+    assert_eq!(turn(&mut bench, 0..1), [""; 0]);
+    bench.room.left("b");
+    let steps = bench.steps(&BOTH);
+    assert!(steps.contains(&"+a".to_owned()), "{steps:?}");
+    bench.room.refuse(bench.now, a);
+    assert!(bench.steps(&BOTH).is_empty());
+    bench.now = bench.room.poll_timeout(false).unwrap();
+    assert_eq!(bench.steps(&BOTH), ["+a", "ba"]);
+    assert_eq!(bench.room.poll_timeout(false), None);
+}
+
 /// Streams come, speak, are pinned and leave at random: no two seats have the same stream, all seats are taken while
 /// there are streams, and exactly the streams with a seat are subscribed to.
 #[test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
-    Context, DESCRIBE_WAIT, Departure, Described, Event, Format, FromSession, Handle, Outcome, PlayAsk,
-    Refused, Role, RtcSession, SubscriptionEvent, SubscriptionNews, negotiation,
+    Context, DESCRIBE_WAIT, Departure, Described, Event, Format, FromSession, Handle, NoSubscription,
+    Outcome, PlayAsk, Refused, Role, RtcSession, SubscriptionEvent, SubscriptionNews, negotiation,
 };
 use crate::hub::Delivery;
 use crate::protocol::SubtrackNews;
@@ -139,6 +139,7 @@ impl RtcSession {
                 self.events.extend(events.map(|event| Event::Subscription(handle, event)));
             }
             SubscriptionNews::TracksKnown(tracks) => room.take_tracks(handle, tracks, codecs),
+            SubscriptionNews::Verdict(Err(NoSubscription::Resources)) => room.refuse(ctx.now.mono, handle),
             SubscriptionNews::Verdict(Err(_)) | SubscriptionNews::Ended(_) => room.remove(handle),
             SubscriptionNews::Held => room.hold(handle),
             SubscriptionNews::Seasoned
@@ -307,6 +308,7 @@ impl RtcSession {
         {
             self.carry_out_commands(ctx);
         }
+        self.offer_room(ctx);
         if self.connected {
             self.look_at_room(ctx);
         }
