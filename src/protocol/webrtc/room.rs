@@ -702,38 +702,36 @@ impl Place {
     }
 }
 
-/// Payload types of forms: the same in all sections, for the life of the peer (RFC 9143 §9.1).
+/// Forms with their payload types: the same in all sections, for the life of the peer (RFC 9143 §9.1).
 #[derive(Debug, Default)]
-struct Numbers(Vec<(String, PayloadType)>);
+struct Numbers(Vec<Format>);
 
 impl Numbers {
     /// Records the payload type that a form already has.
     fn keep(&mut self, format: &Format) {
-        self.0.push((Self::name(format), format.payload_type()));
+        self.0.push(format.clone());
     }
 
-    fn name(format: &Format) -> String {
-        let map = &format.rtpmap;
-        format!("{}/{}/{:?} {}", map.encoding, map.clock_rate, map.channels, format.parameters)
-    }
-
-    /// Gives a form its payload type. Returns false if none is left.
+    /// Gives a form its payload type. Returns false if none is left. Streams whose forms differ only in a level share one:
+    /// there are fewer payload types than streams of a room.
     fn give(&mut self, format: &mut Format) -> bool {
         if !PAYLOAD_TYPES.contains(&format.payload_type().number()) {
             // A form with a static payload type keeps it.
             return true;
         }
-        let name = Self::name(format);
-        let known = self.0.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-        let number = known.or_else(|| {
-            let is_free = |number: &PayloadType| self.0.iter().all(|(_, taken)| taken != number);
-            let number = PAYLOAD_TYPES.filter_map(PayloadType::new).find(is_free)?;
-            self.0.push((name, number));
-            Some(number)
-        });
-        if let Some(number) = number {
-            format.rtpmap.payload_type = number;
+        if let Some(known) = self.0.iter().find(|known| known.matches(format)) {
+            format.parameters.clone_from(&known.parameters);
+            format.rtpmap.payload_type = known.payload_type();
+            return true;
         }
-        number.is_some()
+        let is_free = |number: &PayloadType| self.0.iter().all(|known| known.payload_type() != *number);
+        let Some(number) = PAYLOAD_TYPES.filter_map(PayloadType::new).find(is_free) else {
+            let (codec, parameters) = (&format.rtpmap.encoding, &format.parameters);
+            tracing::info!(%codec, %parameters, "a form is not offered to a room's viewer: no payload type is left");
+            return false;
+        };
+        format.rtpmap.payload_type = number;
+        self.0.push(format.clone());
+        true
     }
 }

@@ -98,9 +98,9 @@ impl Bench {
     fn check_numbers(&self) {
         let mut known = BTreeMap::new();
         for format in self.offers.iter().flat_map(|offer| &offer.media).flat_map(sdp::Media::rtp_formats) {
-            let name = Numbers::name(&format);
-            let first = known.entry(format.payload_type()).or_insert_with(|| name.clone());
-            assert_eq!(*first, name, "{}", format.payload_type().number());
+            let parts = (format.rtpmap.clone(), format.parameters.clone());
+            let first = known.entry(format.payload_type()).or_insert_with(|| parts.clone());
+            assert_eq!(*first, parts);
         }
     }
 
@@ -470,6 +470,27 @@ fn a_page_hears_who_speaks_twice_a_second_at_most() {
     assert_eq!(bench.heard().unwrap(), [of("ann", "ann", 194), of("cat", "cat", 0)]);
     bench.speaks("ann");
     assert_eq!(bench.heard().unwrap(), [of("ann", "ann", 194)]);
+}
+
+#[test]
+fn profiles_have_payload_types_and_levels_have_none_of_their_own() {
+    let form = |profile: &str| {
+        let mut format = ::webrtc::offered_formats(Codec::H264, *PAYLOAD_TYPES.start()).remove(0);
+        format.parameters.set("profile-level-id", profile);
+        format
+    };
+    let mut numbers = Numbers::default();
+    let mut give = |profile: &str| {
+        let mut format = form(profile);
+        let given = numbers.give(&mut format);
+        given.then(|| {
+            (format.payload_type().number(), format.parameters.get("profile-level-id").unwrap().to_owned())
+        })
+    };
+    let first = give("64001f").unwrap();
+    // The parameters of a payload type are the same everywhere.
+    assert!(["640020", "640028", "640033"].iter().all(|profile| give(profile).as_ref() == Some(&first)));
+    assert_ne!(give("42e01f").unwrap().0, first.0);
 }
 
 #[test]
