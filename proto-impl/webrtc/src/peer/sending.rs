@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(sending.rated(), Some(Ssrc(1)));
         sending.senders.extend([2, 3].map(|id| sender(id, sdp::MediaKind::Video)));
         assert_eq!(sending.rated(), Some(Ssrc(2)));
-        let packet = rtp::history::PacketLog::new().next_id();
+        let packet = PacketLog::new().next_id();
         let unit = LoggedUnit { packets: packet..packet.next(), timestamp: 0, bytes: 100 };
         for (ms, id, rated) in [(0, 3, 3), (1, 1, 3), (2, 2, 2), (3, 3, 3)] {
             assert!(sending.send(SectionId(id), &unit, now + Duration::from_millis(ms)));
