@@ -11,7 +11,7 @@ use crate::types::{ConnId, StreamId};
 pub(super) struct Agenda {
     pub(super) deadlines: Deadlines,
     /// Sessions that must be drained of events and output, in the order in which they got something to do: a session
-    /// that is told to end leaves its stream before a later one asks for it.
+    /// that has to end leaves its stream before a later one asks for it.
     pub(super) dirty: VecDeque<ConnId>,
     /// Streams whose units must be sent.
     pub(super) flushing: Vec<StreamId>,
