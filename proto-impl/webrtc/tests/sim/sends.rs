@@ -111,7 +111,7 @@ impl Play {
             self.first = self.first.or_else(|| Some(out.iter().find(|bytes| is_media(bytes))?[1] & 0x7f));
             for bytes in out.iter() {
                 self.media += u64::from(is_media(bytes));
-                if !self.loses || !is_media(bytes) || self.media % 2 == 0 {
+                if !self.loses || !is_media(bytes) || self.media.is_multiple_of(2) {
                     self.client.handle_datagram(self.now, back, &mut bytes.to_vec());
                 }
             }
