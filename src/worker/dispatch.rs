@@ -26,7 +26,7 @@ impl Worker {
     /// Ends a turn: drains every session that is marked dirty, then sends new units of streams.
     pub fn finish_turn(&mut self) {
         loop {
-            while let Some(id) = self.turn.agenda.dirty.pop() {
+            while let Some(id) = self.turn.agenda.dirty.pop_front() {
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.schedule.dirty = false;
                 }

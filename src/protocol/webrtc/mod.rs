@@ -26,6 +26,7 @@ mod layers;
 mod load;
 mod messages;
 mod negotiation;
+mod pace;
 mod package;
 mod patience;
 mod playout;

@@ -25,6 +25,7 @@ use self::seated::Seats;
 use super::codecs::Codecs;
 use super::info::{Bitrates, TrackInfo};
 use super::negotiation;
+use super::pace::Pace;
 use super::viewer::Viewer;
 use crate::auth::access::is_stream_id;
 use crate::types::Handle;
@@ -199,6 +200,8 @@ pub(super) struct Room {
     is_open: bool,
     /// True if the last offer is out of date.
     is_stale: bool,
+    /// The pace of the page's commands: while they wait, seats and offers wait with them.
+    pace: Pace,
     last: Handle,
 }
 
@@ -221,6 +224,7 @@ impl Room {
             window: 0..STREAMS_MAX,
             is_open: false,
             is_stale: true,
+            pace: Pace::default(),
             last: Handle::ONLY,
         };
         room.offer_seats();
@@ -347,6 +351,9 @@ impl Room {
         let member = self.members.remove(&handle)?;
         self.ids.remove(&member.id);
         self.loud.forget(handle);
+        if member.state != Subscribed::No {
+            self.seats.retry();
+        }
         self.leave_seats(handle);
         self.give_up(handle);
         Some(member)
@@ -492,6 +499,18 @@ impl Room {
             member.viewer = None;
         }
         self.take_tracks(handle, tracks, codecs);
+    }
+
+    // ---- commands of the page
+
+    /// True if streams take turns on seats of any kind.
+    pub(super) const fn has_seats(&self) -> bool {
+        self.seats.has(TrackKind::Video) || self.seats.has(TrackKind::Audio)
+    }
+
+    /// The pace at which commands take effect.
+    pub(super) const fn pace(&mut self) -> &mut Pace {
+        &mut self.pace
     }
 
     // ---- offers
@@ -672,10 +691,14 @@ impl Room {
         Some(Bitrates { target, video: sum(|rates| rates.video), audio: sum(|rates| rates.audio) })
     }
 
-    /// Returns the time of the next evaluation of a path, or of the next list of speakers.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    /// Returns the time at which waiting commands take effect, or refused streams are tried again; while `connected`, also the time of the next evaluation
+    /// of a path, or of the next list of speakers.
+    pub(super) fn poll_timeout(&self, connected: bool) -> Option<Instant> {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
-        viewers.filter_map(|viewer| viewer.poll_timeout()).chain(self.loud.poll_timeout()).min()
+        let media = viewers.filter_map(|viewer| viewer.poll_timeout()).chain(self.loud.poll_timeout());
+        // While commands wait, so does everything else that changes subscriptions.
+        let due = self.pace.poll_timeout().or_else(|| self.seats.retry_at());
+        media.filter(|_| connected).chain(due).min()
     }
 }
 
@@ -706,38 +729,36 @@ impl Place {
     }
 }
 
-/// Payload types of forms: the same in all sections, for the life of the peer (RFC 9143 §9.1).
+/// Forms with their payload types: the same in all sections, for the life of the peer (RFC 9143 §9.1).
 #[derive(Debug, Default)]
-struct Numbers(Vec<(String, PayloadType)>);
+struct Numbers(Vec<Format>);
 
 impl Numbers {
     /// Records the payload type that a form already has.
     fn keep(&mut self, format: &Format) {
-        self.0.push((Self::name(format), format.payload_type()));
+        self.0.push(format.clone());
     }
 
-    fn name(format: &Format) -> String {
-        let map = &format.rtpmap;
-        format!("{}/{}/{:?} {}", map.encoding, map.clock_rate, map.channels, format.parameters)
-    }
-
-    /// Gives a form its payload type. Returns false if none is left.
+    /// Gives a form its payload type. Returns false if none is left. Streams whose forms differ only in a level share one:
+    /// there are fewer payload types than streams of a room.
     fn give(&mut self, format: &mut Format) -> bool {
         if !PAYLOAD_TYPES.contains(&format.payload_type().number()) {
             // A form with a static payload type keeps it.
             return true;
         }
-        let name = Self::name(format);
-        let known = self.0.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-        let number = known.or_else(|| {
-            let is_free = |number: &PayloadType| self.0.iter().all(|(_, taken)| taken != number);
-            let number = PAYLOAD_TYPES.filter_map(PayloadType::new).find(is_free)?;
-            self.0.push((name, number));
-            Some(number)
-        });
-        if let Some(number) = number {
-            format.rtpmap.payload_type = number;
+        if let Some(known) = self.0.iter().find(|known| known.matches(format)) {
+            format.parameters.clone_from(&known.parameters);
+            format.rtpmap.payload_type = known.payload_type();
+            return true;
         }
-        number.is_some()
+        let is_free = |number: &PayloadType| self.0.iter().all(|known| known.payload_type() != *number);
+        let Some(number) = PAYLOAD_TYPES.filter_map(PayloadType::new).find(is_free) else {
+            let (codec, parameters) = (&format.rtpmap.encoding, &format.parameters);
+            tracing::info!(%codec, %parameters, "a form is not offered to a room's viewer: no payload type is left");
+            return false;
+        };
+        format.rtpmap.payload_type = number;
+        self.0.push(format.clone());
+        true
     }
 }

@@ -50,6 +50,8 @@ use crate::types::{Handle, SessionRef, StreamKey};
 
 /// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
+/// Number of waiting events up to which the client's questions are answered.
+const ANSWERS_MAX: usize = 256;
 /// Maximum time that a viewer waits for the first tracks of its stream. A client's description is awaited three
 /// times as long.
 const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
@@ -383,6 +385,8 @@ impl RtcSession {
             ToSession::Pin { name, pins } => self.pin_in_room(ctx, name, *pins),
             ToSession::LimitVideos(count) => self.limit_videos(ctx, *count),
             ToSession::Force(height) => self.force(*height),
+            // A client that asks faster than it reads is not answered each time.
+            ToSession::Info if self.events.len() >= ANSWERS_MAX => {}
             ToSession::Info => {
                 let tracks = match &self.role {
                     Role::Viewer(viewer) => viewer.info(),
@@ -760,13 +764,12 @@ impl Timers for RtcSession {
                 }
                 bitrates.into_iter().for_each(|bitrates| self.tell(FromSession::Bitrates(bitrates)));
             }
-            Role::Room(_) if self.connected => self.look_at_room(ctx),
+            Role::Room(_) => self.room_timeout(ctx),
             Role::None
             | Role::AskedPublish(_)
             | Role::Granted(_)
             | Role::AskedPlay(_)
             | Role::Offered(..)
-            | Role::Room(_)
             | Role::Viewer(_) => {}
         }
     }
@@ -775,13 +778,12 @@ impl Timers for RtcSession {
         let of_role = match &self.role {
             Role::Publisher(ingest) => ingest.poll_timeout(),
             Role::Viewer(viewer) if self.connected => viewer.poll_timeout(),
-            Role::Room(room) if self.connected => room.poll_timeout(),
+            Role::Room(room) => room.poll_timeout(self.connected),
             Role::None
             | Role::AskedPublish(_)
             | Role::Granted(_)
             | Role::AskedPlay(_)
             | Role::Offered(..)
-            | Role::Room(_)
             | Role::Viewer(_) => None,
         };
         [self.peer.poll_timeout(), self.describe_by, of_role].into_iter().flatten().min()
