@@ -38,14 +38,15 @@ function setOffline(offline) {
 export const noteRoles = (message) => localStorage.setItem(ROLES, message ?? "");
 
 /**
- * The role of the user in an application, or without one, in the server. Pages hide what the role does not allow. If the login
- * told no role, nothing is hidden; the server refuses what is not allowed.
+ * The role of the user in an application, or without one, in the server; READ_ONLY where the user has no role. Pages hide what
+ * the role does not allow. If the login told no roles at all, nothing is hidden; the server refuses what is not allowed.
  */
 export function roleIn(app) {
   const told = localStorage.getItem(ROLES) ?? "";
+  if (!told) return RANKS[0];
   const at = told.lastIndexOf("/");
   const roles = told.startsWith("{") ? JSON.parse(told) : { [told.slice(0, at)]: told.slice(at + 1) };
-  return RANKS.find((role) => [roles.system, roles[app]].includes(role)) ?? RANKS[0];
+  return RANKS.find((role) => [roles.system, roles[app]].includes(role)) ?? RANKS.at(-1);
 }
 
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));

@@ -12,7 +12,8 @@ use crate::hub::Entry;
 /// The point that the stream had reached when its publisher began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Behind {
-    /// First time that is not behind the predecessor, in milliseconds; `i64::MIN` without a predecessor.
+    /// Last time that is behind the predecessor's end, in milliseconds: the one that a publisher's clock gives to all
+    /// units from there; `i64::MIN` without a predecessor.
     floor_ms: i64,
     /// Time that was last given to a picture from before the floor.
     pictures_ms: i64,

@@ -228,7 +228,8 @@ pub(super) fn repeat_key_request(
     unit: &AccessUnit,
 ) {
     let Some(stream) = live.streams.get_mut(&id) else { return };
-    if stream.is_key_overdue(turn.now.mono, unit.track, unit.key_frame) {
+    let now = turn.now.mono;
+    if stream.is_key_overdue(now, unit.track, unit.key_frame) && stream.may_ask_key_frame(now, unit.track) {
         ask_key_frame(live, turn, conns, id, unit.track);
     }
 }
