@@ -194,8 +194,9 @@ fn logged(work: impl FnOnce()) -> String {
 
 #[test]
 fn a_publisher_of_which_nothing_can_be_played_is_told_and_ended_after_15_s() {
+    type Sent = (MediaKind, &'static [u8]);
     let header = b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68";
-    let cases: [(&str, &[(MediaKind, &'static [u8])], (MediaKind, &'static [u8])); 3] = [
+    let cases: [(&str, &[Sent], Sent); 3] = [
         ("video without a sequence header", &[], (MediaKind::Video, b"\x17\x01\0\0\0\0\0\0\x01\x65")),
         (
             "inter frames alone",
