@@ -35,4 +35,4 @@ pub use ring::{Entry, Ring, RingLimits};
 pub use ring_memory::RingMemory;
 pub use selection::{Chosen, Fit, Pick, Selection};
 pub use standby::{Held, Splice, Standby};
-pub use stream::{FormatIndex, Pushed, Stream, Subscriber};
+pub use stream::{FormatIndex, FormatLimit, Pushed, Stream, Subscriber};

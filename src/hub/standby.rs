@@ -74,8 +74,10 @@ impl Standby {
     pub fn hold(&mut self, now: Instant, unit: AccessUnit, tracks: Arc<Tracks>) -> Option<TrackId> {
         let bytes = unit.payload.len();
         self.received_bytes = self.received_bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
-        self.last_unit = now;
-        self.pauses.note(now);
+        if !unit.track.is_data() {
+            self.last_unit = now;
+            self.pauses.note(now);
+        }
         let lead = tracks.video()?.id;
         if unit.track == lead && unit.key_frame {
             self.clear();
@@ -129,7 +131,7 @@ impl Standby {
         self.received_bytes
     }
 
-    /// Time of the last unit, or of the beginning.
+    /// Time of the last unit of audio or video, or of the beginning.
     #[must_use]
     pub const fn last_unit(&self) -> Instant {
         self.last_unit

@@ -28,6 +28,8 @@ pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// all such tracks are offered again together. Each attempt changes the tracks that their viewers are sent, so attempts
 /// must not be frequent.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
+/// Time for which a derived track is left out when its producer has failed.
+const RETRY_FAILED: Duration = Duration::from_secs(10);
 /// Minimum interval of log lines about tracks of the same stream that are left out.
 const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -48,9 +50,18 @@ fn of_stream(id: StreamId) -> Range<(StreamId, TrackId)> {
 }
 
 impl Live {
-    pub(super) fn forget_producer(&mut self, id: ConnId, stream: StreamId, track: TrackId) {
-        if self.producers.get(&(stream, track)).is_some_and(|producer| producer.conn == id) {
-            self.producers.remove(&(stream, track));
+    /// Removes a producer whose session has ended. If subscribers are still sent its track, the track is left out for
+    /// [`RETRY_FAILED`]: they get the next best one, and then another producer makes the track.
+    pub(super) fn forget_producer(&mut self, turn: &Turn, id: ConnId, stream: StreamId, track: TrackId) {
+        let Some(producer) = self.producers.get(&(stream, track)).filter(|producer| producer.conn == id)
+        else {
+            return;
+        };
+        let is_wanted = producer.ends.is_none();
+        self.producers.remove(&(stream, track));
+        let stream = self.streams.get_mut(&stream).filter(|stream| is_wanted && stream.source == turn.id);
+        if let Some(stream) = stream {
+            stream.leave_out_track(track, turn.now.mono + RETRY_FAILED);
         }
     }
 }

@@ -206,7 +206,7 @@ impl Worker {
                 self.turn
                     .tell(ToControl::Recording { recording, news: RecordingNews::Over(reason.to_owned()) });
             }
-            Purpose::Producer { stream, track } => self.live.forget_producer(id, stream, track),
+            Purpose::Producer { stream, track } => self.live.forget_producer(&self.turn, id, stream, track),
             Purpose::Sink { stream, kind } => self.polled.sink_over(&mut self.turn, stream, kind),
             Purpose::Peer | Purpose::Ended => {}
         }

@@ -408,7 +408,10 @@ pub(super) fn ingest_mapped(
     };
     let count = live.sources.entry(stream).or_default();
     count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
-    count.hear(turn.now.mono);
+    // Script data and messages may go on while the encoder's media has stopped.
+    if !unit.track.is_data() {
+        count.hear(turn.now.mono);
+    }
     let is_video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
     count.pictures = count.pictures.saturating_add(u64::from(is_video));
     let has_stopped = count.video.note(turn.now.mono, is_video);

@@ -211,8 +211,9 @@ impl Standbys {
                 }
             }
             State::Waiting { standby, sends } => {
+                let is_media = !unit.track.is_data();
                 let key_frame = standby.hold(now, unit, tracks);
-                if !std::mem::replace(sends, true) {
+                if is_media && !std::mem::replace(sends, true) {
                     let session = turn.session_ref(id, publication);
                     turn.tell(ToControl::StandbySends { session, stream, sends: true });
                     self.arm(turn, stream, now + silence);

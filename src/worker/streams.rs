@@ -204,6 +204,7 @@ pub(super) struct SourceCount {
     pub(super) clock_told: [Option<Instant>; media::ClockFault::ALL.len()],
     /// Time of the last log line about a derived track that is left out.
     pub(super) left_out_told: Option<Instant>,
+    /// Time of the last unit of audio or video, or of the publisher's beginning.
     pub(super) last_unit: Option<Instant>,
     /// The pauses between the publisher's units.
     pub(super) pauses: Pauses,

@@ -61,7 +61,7 @@ impl Stream {
     /// Returns the video tracks whose key frames a subscriber waits for.
     #[must_use]
     pub fn keys_needed(&self, subscriber: &Subscriber) -> TrackSet {
-        let chosen = |format| self.packager(format).map(Packager::chosen);
+        let chosen = |format| self.formats.get(format).map(Packager::chosen);
         match subscriber.switch {
             Some(Switch { to, at: None, .. }) => {
                 let lead = chosen(to).and_then(Chosen::lead);

@@ -1,5 +1,7 @@
 //! Tests of a stream: changes of selection, mirrors, demand and memory.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use bytes::Bytes;
 use media::codec::dependency::Dependency;
 use media::codec::{Codec, g711, vp8};
@@ -11,6 +13,8 @@ use super::super::{Fit, Item, Packets, Parts, Pick, Selection};
 use super::tests::{stream, subscription};
 use super::*;
 use crate::stats::ForwardingTable;
+
+const SOME_NETWORK: FormatLimit = FormatLimit::Network(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 const V0: TrackId = TrackId::VIDEO;
 const A0: TrackId = TrackId::AUDIO;
@@ -73,13 +77,23 @@ impl Scene {
         self.viewers += 1;
         let (id, key) = (subscription(self.viewers), FormatKey { selection, ..PLAIN });
         let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
-        let subscriber = self.stream.subscribe(id, key, forwarding, || Some(Box::new(Plain))).unwrap();
+        let subscriber = self
+            .stream
+            .subscribe(id, (key, FormatLimit::None), forwarding, || Some(Box::new(Plain)))
+            .unwrap();
         (id, subscriber)
+    }
+
+    /// Subscribes to a format of its own.
+    fn join_format(&mut self, name: &'static str, package: impl Package + 'static) -> Subscriber {
+        let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
+        let key = (FormatKey::new(name, 0), FormatLimit::None);
+        self.stream.subscribe(subscription(1), key, forwarding, || Some(Box::new(package))).unwrap()
     }
 
     fn select(&mut self, subscriber: &mut Subscriber, selection: Selection) -> bool {
         let key = FormatKey { selection, ..PLAIN };
-        self.stream.select(subscriber, key, || Some(Box::new(Plain)))
+        self.stream.select(subscriber, (key, SOME_NETWORK), || Some(Box::new(Plain)))
     }
 
     /// Writes once, as much as is available.
@@ -101,7 +115,7 @@ impl Scene {
     }
 
     fn formats(&self) -> usize {
-        self.stream.formats.iter().flatten().count()
+        self.stream.formats.iter().count()
     }
 }
 
@@ -274,10 +288,10 @@ fn a_selection_that_is_changed_again_or_taken_back_leaves_no_format_behind() {
     // A free slot is reused, and the other formats keep their slots.
     let (first, one) = scene.join(only(V0));
     let (_, mut other) = scene.join(only(v1()));
-    let slots = scene.stream.formats.len();
+    let slots = scene.stream.formats.slots();
     scene.stream.unsubscribe(first, &one);
     let (_, third) = scene.join(v2);
-    assert_eq!((third.format, scene.stream.formats.len()), (one.format, slots));
+    assert_eq!((third.format, scene.stream.formats.slots()), (one.format, slots));
     scene.push(v1(), 10, true);
     assert_eq!(scene.read(&mut other), "<1@10>[10]");
 }
@@ -290,7 +304,11 @@ fn a_selection_is_refused_when_there_are_too_many_formats_and_nothing_changes() 
     for variant in 1..u64::MAX {
         let key = FormatKey::new("other", 1 | variant << 32);
         let forwarding = viewer.forwarding;
-        if scene.stream.subscribe(subscription(9), key, forwarding, || Some(Box::new(Plain))).is_none() {
+        if scene
+            .stream
+            .subscribe(subscription(9), (key, SOME_NETWORK), forwarding, || Some(Box::new(Plain)))
+            .is_none()
+        {
             break;
         }
     }
@@ -656,12 +674,7 @@ impl PacketLogs for Numbered {
 fn the_logs_of_a_format_of_packets_come_with_the_stream_and_with_each_unit() {
     let mut scene = Scene::new(tracks(1, 0));
     scene.push(V0, 0, true);
-    let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
-    let join = |stream: &mut Stream, name| {
-        let key = FormatKey::new(name, 0);
-        stream.subscribe(subscription(1), key, forwarding, || Some(Box::new(Numbered(7)))).unwrap()
-    };
-    let mut viewer = join(&mut scene.stream, "numbered");
+    let mut viewer = scene.join_format("numbered", Numbered(7));
     let number = |logs: Option<&dyn PacketLogs>| logs.unwrap().edge(V0).unwrap().1;
     assert_eq!(number(scene.stream.logs(&viewer)), 7);
     scene.stream.prepare(&mut viewer);
@@ -696,10 +709,7 @@ fn a_viewer_that_nothing_is_sent_of_is_not_behind() {
     let mut scene = Scene::new(tracks(1, 0));
     scene.push(V0, 0, true);
     scene.push(V0, 10, false);
-    let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
-    let key = FormatKey::new("nothing", 0);
-    let mut viewer =
-        scene.stream.subscribe(subscription(1), key, forwarding, || Some(Box::new(Nothing))).unwrap();
+    let mut viewer = scene.join_format("nothing", Nothing);
     assert!(scene.stream.has_more(&viewer));
     scene.stream.prepare(&mut viewer);
     assert!(!scene.stream.has_more(&viewer));
@@ -731,10 +741,7 @@ impl Package for OneLate {
 #[test]
 fn what_a_format_holds_back_follows_the_last_unit_of_a_stream_once() {
     let mut scene = Scene::new(tracks(0, 1));
-    let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
-    let key = FormatKey::new("one late", 0);
-    let late = || Some(Box::new(OneLate::default()) as Box<dyn Package>);
-    let mut viewer = scene.stream.subscribe(subscription(1), key, forwarding, late).unwrap();
+    let mut viewer = scene.join_format("one late", OneLate::default());
     let (_, mut plain) = scene.join(Selection::DEFAULT);
     for ms in [0, 10, 20] {
         scene.push(A0, ms, false);
@@ -749,7 +756,7 @@ fn what_a_format_holds_back_follows_the_last_unit_of_a_stream_once() {
     assert_eq!(take(&mut scene.stream, &mut viewer), Some("0".into()));
     assert!(scene.stream.tail(&mut viewer).is_none(), "the stream goes on");
     scene.stream.finish(scene.now + Duration::from_secs(2));
-    assert!(scene.stream.formats.iter().flatten().all(|format| format.tail().is_none()), "too old");
+    assert!(scene.stream.formats.iter().all(|format| format.tail().is_none()), "too old");
     scene.stream.finish(scene.now);
     assert!(scene.stream.tail(&mut viewer).is_none(), "a unit comes first");
     assert_eq!(take(&mut scene.stream, &mut viewer), Some("10".into()));
@@ -764,10 +771,7 @@ fn what_a_format_holds_back_follows_the_last_unit_of_a_stream_once() {
 fn what_a_format_holds_back_is_not_sent_behind_a_pause_with_what_a_publisher_brings_who_has_come_back() {
     for (pause_ms, sent) in [(900, "0 10 20 920 "), (1100, "0 10 1120 ")] {
         let mut scene = Scene::new(tracks(0, 1));
-        let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
-        let late = || Some(Box::new(OneLate::default()) as Box<dyn Package>);
-        let key = FormatKey::new("one late", 0);
-        let mut viewer = scene.stream.subscribe(subscription(1), key, forwarding, late).unwrap();
+        let mut viewer = scene.join_format("one late", OneLate::default());
         for ms in [0, 10, 20, 20 + pause_ms, 30 + pause_ms] {
             if ms == 20 + pause_ms {
                 let mut later = Tracks::clone(&scene.tracks);

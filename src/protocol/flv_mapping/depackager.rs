@@ -110,6 +110,8 @@ pub(crate) struct Depackager {
     /// True after the first video message; `audio_seen` is true after the first audio unit.
     video_seen: bool,
     audio_seen: bool,
+    /// True after an audio frame whose configuration is missing.
+    audio_lacks_config: bool,
     /// The fault of the last malformed message.
     why_bad: &'static str,
 }
@@ -130,6 +132,7 @@ impl Depackager {
             left_out: None,
             video_seen: false,
             audio_seen: false,
+            audio_lacks_config: false,
             why_bad: "",
         }
     }
@@ -160,6 +163,7 @@ impl Depackager {
             return Supply::Nothing;
         }
         match (self.video_seen, self.key_seen.is_empty(), self.audio_seen) {
+            (false, _, false) if self.audio_lacks_config => Supply::Announced,
             (false, _, _) => Supply::AudioOnly,
             (true, false, _) => Supply::Frames,
             (true, true, true) => Supply::LacksVideo,
@@ -512,6 +516,7 @@ impl Depackager {
             Err(_) => return self.bad("an audio frame that is malformed"),
         }
         let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
+            self.audio_lacks_config = true;
             return Outcome::Dropped;
         };
         let config_epoch = track.epoch;

@@ -118,6 +118,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     name: "cmaf",
     counted_as: None,
     is_enabled: |app| (TOGETHER.is_enabled)(app) || (APART.is_enabled)(app),
+    selection: Selection::DEFAULT,
     package: |form| Some(Box::new(AsPublished(if form == PROTECTED { fit_protected } else { fit }))),
     is_given_up_by_close: false,
     is_for_nodes: false,

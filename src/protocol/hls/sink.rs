@@ -47,6 +47,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     name: NAME,
     counted_as: None,
     is_enabled,
+    selection: Selection::DEFAULT,
     package: |_| Some(Box::new(Segmented)),
     is_given_up_by_close: false,
     is_for_nodes: false,

@@ -94,6 +94,7 @@ const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>
         name,
         counted_as: None,
         is_enabled: |_| true,
+        selection: Selection::DEFAULT,
         package,
         is_given_up_by_close: false,
         is_for_nodes: false,

@@ -186,8 +186,9 @@ impl SrtSession {
         *silent_at = now + SILENCE_MAX;
         ingest.arrive(now);
         ingest.handle(payload);
-        if ingest.has_bad() && usable.is_first_bad() {
-            let reason = ts::BAD_FRAME;
+        if let Some(reason) = ingest.why_bad()
+            && usable.is_first_bad()
+        {
             self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
         }
         self.take_units();

@@ -174,6 +174,32 @@ fn a_publisher_whose_units_are_left_out_is_not_silent() {
 }
 
 #[test]
+fn script_data_neither_keeps_a_frozen_publisher_nor_makes_a_standby_send() {
+    let mut pair = Pair::new();
+    let (first, second) = (pair.first.clone(), pair.second.clone());
+    let script_data = |dts| {
+        let (track, payload) = (TrackId::DATA, Bytes::from_static(b"onFI"));
+        let unit = AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch: 0, payload };
+        Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks: video_tracks() })
+    };
+    pair.first_sends(1000, true);
+    pair.rig.say(second.0, &second.1, [script_data(76_000)]);
+    let sends = |mail: &ToControl| matches!(mail, ToControl::StandbySends { .. });
+    assert!(!pair.told().iter().any(sends));
+    pair.second_sends(77_000, true);
+    assert!(pair.told().iter().any(sends));
+    pair.tell(true);
+    for at in 0..3 {
+        assert!(pair.yielded().is_empty());
+        pair.pass(AFTER_MS / 3);
+        pair.rig.say(first.0, &first.1, [script_data(1010 + at)]);
+        pair.second_sends(77_010 + at, false);
+    }
+    pair.pass(1);
+    assert_eq!(pair.yielded().len(), 1);
+}
+
+#[test]
 fn what_was_retained_comes_first_and_the_stream_goes_on_from_there() {
     let mut pair = Pair::new();
     let (first, second) = (pair.session(pair.first.0), pair.session(pair.second.0));
