@@ -5,6 +5,10 @@
 export const HERE = new URL(".", import.meta.url).href;
 const BASE = `${HERE}rest/v2`;
 const RETRY_MS = 2000;
+/** Name under which the browser keeps the roles of the user who logged in last. */
+const ROLES = "roles";
+/** Roles, the one with the most rights first. */
+const RANKS = ["ADMIN", "USER", "READ_ONLY"];
 
 /** Functions that are called when the connection to the server is lost or restored. */
 const listeners = new Set();
@@ -28,6 +32,20 @@ function setOffline(offline) {
   if (offline === isOffline) return;
   isOffline = offline;
   for (const listener of listeners) listener(offline);
+}
+
+/** Keeps the message of a successful login: `scope/ROLE`, or an object with the role in each scope. */
+export const noteRoles = (message) => localStorage.setItem(ROLES, message ?? "");
+
+/**
+ * The role of the user in an application, or without one, in the server. Pages hide what the role does not allow. If the login
+ * told no role, nothing is hidden; the server refuses what is not allowed.
+ */
+export function roleIn(app) {
+  const told = localStorage.getItem(ROLES) ?? "";
+  const at = told.lastIndexOf("/");
+  const roles = told.startsWith("{") ? JSON.parse(told) : { [told.slice(0, at)]: told.slice(at + 1) };
+  return RANKS.find((role) => [roles.system, roles[app]].includes(role)) ?? RANKS[0];
 }
 
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));

@@ -53,6 +53,7 @@ mod records;
 mod redirects;
 mod registry;
 mod reload;
+mod removals;
 mod repeats;
 mod rest;
 mod room_views;

@@ -15,6 +15,7 @@ use super::cluster::Cluster;
 use super::context::Context;
 use super::records::Records;
 use super::records::auxiliary::{Auxiliary, Kept, Vod};
+use super::removals::{Removal, Removals, pause};
 use crate::config::S3Settings;
 use crate::control::Files;
 use crate::jobs::shares::{Payer, Threads, Turn};
@@ -41,20 +42,16 @@ pub(super) struct Objects {
     parked: BTreeSet<Key>,
     /// Number of failures of each file.
     failed: BTreeMap<Key, u32>,
-    /// Objects to remove, with their due times.
-    removals: Vec<(Instant, Removal)>,
+    removals: Removals<Object>,
     uploaded: u64,
     failures: u64,
 }
 
 /// An object to remove.
 #[derive(Debug, Clone)]
-struct Removal {
-    app: Arc<str>,
+struct Object {
     storage: Arc<S3Settings>,
     name: String,
-    /// Number of failed attempts.
-    failed: u32,
 }
 
 impl Default for Objects {
@@ -65,7 +62,7 @@ impl Default for Objects {
             due: BTreeMap::new(),
             parked: BTreeSet::new(),
             failed: BTreeMap::new(),
-            removals: Vec::new(),
+            removals: Removals::default(),
             uploaded: 0,
             failures: 0,
         }
@@ -74,11 +71,10 @@ impl Default for Objects {
 
 impl Objects {
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let removal = self.removals.iter().map(|(at, ..)| *at).min();
         // Uploads without a free thread set no deadline; they are started when a thread becomes free.
         let with_room = self.due.iter().filter(|(app, _)| self.threads.may_begin(&Payer::new(Some(app), "")));
         let upload = with_room.filter_map(|(_, due)| Some(due.first()?.0)).min();
-        [upload, removal].into_iter().flatten().min()
+        [upload, self.removals.deadline()].into_iter().flatten().min()
     }
 
     fn wait(&mut self, at: Instant, key: Key) {
@@ -108,14 +104,20 @@ impl Objects {
         due.saturating_add(self.under_way.len())
     }
 
+    /// True if further objects of an application may be removed.
+    pub(super) fn has_room(&self, app: &str) -> bool {
+        self.removals.has_room(app)
+    }
+
+    /// Returns the number of objects whose removal waits, and the number of failed attempts since the start.
+    pub(super) fn removals(&self) -> (usize, u64) {
+        (self.removals.len(), self.removals.failures())
+    }
+
     /// Returns the number of uploaded files and the number of failed attempts since the start.
     pub(super) const fn counts(&self) -> (u64, u64) {
         (self.uploaded, self.failures)
     }
-}
-
-fn pause(failed: u32) -> Duration {
-    PAUSE.saturating_mul(2u32.saturating_pow(failed.saturating_sub(1).min(16))).min(PAUSE_MAX)
 }
 
 /// Returns the name of a file's object: the file's path, with the folder from the settings instead of the local
@@ -137,7 +139,7 @@ impl Files {
         self.objects.failures = self.objects.failures.saturating_add(1);
         let failed = self.objects.failed.entry(key.clone()).or_default();
         *failed = failed.saturating_add(1);
-        let pause = pause(*failed);
+        let pause = pause(PAUSE, PAUSE_MAX, *failed);
         tracing::warn!(
             app = &*key.app,
             vod = &*key.id,
@@ -150,13 +152,22 @@ impl Files {
         }
     }
 
-    fn remove_later(&mut self, now: Now, removal: Removal) {
-        if removal.failed >= REMOVALS {
-            let Removal { storage, name, .. } = removal;
-            tracing::error!(bucket = storage.bucket, object = name, "object not removed from S3; giving up");
-        } else if let Some(at) = now.mono.checked_add(pause(removal.failed)) {
-            self.objects.removals.push((at, removal));
-        }
+    fn remove_later(&mut self, now: Now, removal: Removal<Object>) {
+        let left = if removal.failed >= REMOVALS {
+            removal
+        } else {
+            let Some(at) = now.mono.checked_add(pause(PAUSE, PAUSE_MAX, removal.failed)) else { return };
+            let Err(removal) = self.objects.removals.wait(at, removal) else { return };
+            removal
+        };
+        let Removal { app, failed, target: Object { storage, name } } = left;
+        tracing::error!(
+            app = &*app,
+            bucket = storage.bucket,
+            object = name,
+            failed,
+            "object not removed from S3; giving up"
+        );
     }
 }
 
@@ -228,11 +239,7 @@ impl Files {
         while let Some(key) = self.objects.next(now.mono) {
             self.upload_object(cx, records, now, key);
         }
-        let (due, later) =
-            std::mem::take(&mut self.objects.removals).into_iter().partition(|(at, ..)| *at <= now.mono);
-        self.objects.removals = later;
-        let due: Vec<(Instant, Removal)> = due;
-        for (_, removal) in due {
+        while let Some(removal) = self.objects.removals.take_due(now.mono) {
             self.remove_object(cx, now, removal);
         }
     }
@@ -280,7 +287,7 @@ impl Files {
         let Some(Kept::There { name }) = &vod.kept else { return };
         match cx.apps.get(app).and_then(|app| app.vod.s3.clone()) {
             Some(storage) => {
-                let removal = Removal { app: Arc::clone(app), storage, name: name.to_string(), failed: 0 };
+                let removal = Removal::new(app, Object { storage, name: name.to_string() });
                 self.remove_object(cx, now, removal);
             }
             None => {
@@ -293,14 +300,16 @@ impl Files {
         }
     }
 
-    fn remove_object(&mut self, cx: &mut Context, now: Now, removal: Removal) {
-        let Removal { app, storage, name, failed } = removal.clone();
-        let work =
-            ObjectWork { storage: Arc::clone(&storage), name: name.clone(), action: ObjectAction::Remove };
-        let again = Removal { failed: failed.saturating_add(1), ..removal.clone() };
-        let sent = cx.submit_for(&app, Work::Object(work), move |control, now, outcome| {
+    fn remove_object(&mut self, cx: &mut Context, now: Now, removal: Removal<Object>) {
+        let Object { storage, name } = removal.target.clone();
+        let work = ObjectWork { storage, name, action: ObjectAction::Remove };
+        let again = removal.clone();
+        let sent = cx.submit_for(&removal.app, Work::Object(work), move |control, now, outcome| {
             if let ObjectOutcome::Failed(reason) = outcome.object() {
-                tracing::warn!(object = name, reason, "object not removed from S3");
+                let again = again.after_failure();
+                let (object, failed) = (&*again.target.name, again.failed);
+                tracing::warn!(app = &*again.app, object, failed, reason, "object not removed from S3");
+                control.files.objects.removals.note_failure();
                 control.files.remove_later(now, again);
             }
         });
@@ -323,7 +332,7 @@ impl Files {
         let Some(vod) = self.vod_of(records, &key).cloned() else {
             // The record was removed during the upload, so the uploaded object is removed too.
             if outcome == ObjectOutcome::Done {
-                let removal = Removal { app: Arc::clone(&key.app), storage, name, failed: 0 };
+                let removal = Removal::new(&key.app, Object { storage, name });
                 self.remove_object(cx, now, removal);
             }
             self.objects.failed.remove(&key);

@@ -136,6 +136,8 @@ struct Demand {
     wanted: TrackSet,
     /// Time of the last key frame request of each video track.
     key_asked: SmallVec<[(TrackId, Instant); 1]>,
+    /// Requested key frames that the publisher has not sent yet.
+    keys_due: SmallVec<[keys::KeyDue; 1]>,
     /// Video tracks whose key frames subscribers wait for since they jumped ahead.
     keys_lost: TrackSet,
 }
@@ -171,17 +173,20 @@ impl Stream {
     }
 
     /// Returns the published tracks and those that can be derived from them, recomputed only if the published ones
-    /// changed. `retry` is the current time if tracks that [`Stream::leave_out_track`] left out may be offered again,
-    /// else `None`.
+    /// changed. Once tracks that [`Stream::leave_out_track`] left out are due, `has_room` is asked whether the application
+    /// may have them again. If not, they are due again after `pause`.
     pub fn with_derived(
         &mut self,
-        retry: Option<Instant>,
+        (now, pause): (Instant, Duration),
+        has_room: impl FnOnce(&str) -> bool,
         published: Arc<Tracks>,
         complete: impl FnOnce(&Arc<Tracks>, &AppSettings) -> Arc<Tracks>,
     ) -> Arc<Tracks> {
         let offer = &mut self.offer;
-        if offer.left_out.is_some_and(|(_, until)| retry.is_some_and(|now| until <= now)) {
-            *offer = Offer::default();
+        if let Some((_, until)) = &mut offer.left_out
+            && *until <= now
+        {
+            if has_room(&self.key.app) { *offer = Offer::default() } else { *until = now + pause }
         }
         if let Some((before, completed)) = &offer.completed
             && Arc::ptr_eq(before, &published)

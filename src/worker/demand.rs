@@ -27,7 +27,7 @@ pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// A derived track is left out, i.e. not offered to viewers, if no transcoder is free. After this time at the earliest,
 /// all such tracks are offered again together. Each attempt changes the tracks that their viewers are sent, so attempts
 /// must not be frequent.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// Minimum interval of log lines about tracks of the same stream that are left out.
 const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -214,13 +214,29 @@ impl Live {
             turn.agenda.outputs.push_back(Output::Worker(stream.source, mail));
             return;
         }
-        turn.meter.stats.key_frames_asked = turn.meter.stats.key_frames_asked.saturating_add(1);
-        let Some(publisher) = self.publisher(id) else { return };
-        conns.reply(
-            turn,
-            publisher.conn,
-            Reply::Publication(publisher.handle, PublicationNews::KeyFrameNeeded(track)),
-        );
-        conns.touch(turn, publisher.conn);
+        stream.await_key_frame(now, track);
+        ask_key_frame(self, turn, conns, id, track);
     }
+}
+
+/// Requests a key frame again if the publisher goes on without one, because the request may have been lost.
+pub(super) fn repeat_key_request(
+    live: &mut Live,
+    turn: &mut Turn,
+    conns: &mut Conns,
+    id: StreamId,
+    unit: &AccessUnit,
+) {
+    let Some(stream) = live.streams.get_mut(&id) else { return };
+    if stream.is_key_overdue(turn.now.mono, unit.track, unit.key_frame) {
+        ask_key_frame(live, turn, conns, id, unit.track);
+    }
+}
+
+fn ask_key_frame(live: &Live, turn: &mut Turn, conns: &mut Conns, id: StreamId, track: TrackId) {
+    turn.meter.stats.key_frames_asked = turn.meter.stats.key_frames_asked.saturating_add(1);
+    let Some(publisher) = live.publisher(id) else { return };
+    let needed = Reply::Publication(publisher.handle, PublicationNews::KeyFrameNeeded(track));
+    conns.reply(turn, publisher.conn, needed);
+    conns.touch(turn, publisher.conn);
 }

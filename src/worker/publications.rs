@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use media::{AccessUnit, ClockNews, FaultNews, TrackId, TrackKind, Tracks};
 
-use super::Worker;
+use super::behind::Behind;
 use super::conn::{Publication, Purpose, ROLES_MAX};
 use super::conns::Conns;
 use super::deadlines::Timer;
@@ -18,6 +18,7 @@ use super::messages::hear_copied;
 use super::standbys::{self, Passed};
 use super::streams::{Live, SourceCount};
 use super::turn::Turn;
+use super::{Worker, demand};
 use crate::hub::{Entry, Flush};
 use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
 use crate::protocol::{PublicationEvent, PublicationNews, PublishAsk, Reply, SubscriptionNews, derived};
@@ -143,6 +144,7 @@ impl Live {
                 } else if let Some((stream, position)) = granted {
                     let count = self.sources.entry(stream).or_default();
                     count.position = position;
+                    count.behind = Behind::new(position);
                     count.last_unit = Some(turn.now.mono);
                     count.publisher = Some(session);
                 }
@@ -390,9 +392,8 @@ pub(super) fn ingest_mapped(
 ) {
     let tracks = match live.streams.get_mut(&stream) {
         Some(stream) => {
-            let is_cut = stream.left_out().iter().next().is_some();
-            let has_room = is_cut && live.transcoders.has_room(&stream.key.app);
-            stream.with_derived(has_room.then_some(turn.now.mono), tracks, derived::with_offers)
+            let has_room = |app: &str| live.transcoders.has_room(app);
+            stream.with_derived((turn.now.mono, demand::RETRY), has_room, tracks, derived::with_offers)
         }
         None => tracks,
     };
@@ -402,7 +403,12 @@ pub(super) fn ingest_mapped(
     let is_video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
     count.pictures = count.pictures.saturating_add(u64::from(is_video));
     let has_stopped = count.video.note(turn.now.mono, is_video);
-    let entry = Entry::new(turn.now.mono, turn.now.wall_ms, unit, tracks);
+    let mut entry = Entry::new(turn.now.mono, turn.now.wall_ms, unit, tracks);
+    if !count.behind.place(&mut entry) {
+        count.dropped = count.dropped.saturating_add(1);
+        turn.meter.stats.units_dropped = turn.meter.stats.units_dropped.saturating_add(1);
+        return;
+    }
     count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
     if !std::mem::replace(&mut count.position.started, true) {
         turn.tell(ToControl::SourceStarted(stream));
@@ -410,6 +416,7 @@ pub(super) fn ingest_mapped(
     if has_stopped && let Some(publication) = conns.get(id).and_then(|conn| conn.publication_of(stream)) {
         live.log_fault(conns, id, publication, "no video for 10 s while audio goes on");
     }
+    demand::repeat_key_request(live, turn, conns, stream, &entry.unit);
     live.append_published(turn, conns, memory, id, stream, entry);
 }
 

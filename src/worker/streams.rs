@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use media::{TrackId, TrackSet};
 
 use super::awaited::Awaited;
+use super::behind::Behind;
 use super::chats::Chats;
 use super::conn::Purpose;
 use super::conns::Conns;
@@ -206,6 +207,7 @@ pub(super) struct SourceCount {
     pub(super) last_unit: Option<Instant>,
     pub(super) video: VideoWatch,
     pub(super) position: media::Position,
+    pub(super) behind: Behind,
     pub(super) publisher: Option<SessionRef>,
 }
 

@@ -737,6 +737,7 @@ mod draining;
 mod leased;
 mod leaving;
 mod ports;
+mod returning;
 mod room_views;
 mod rooms;
 mod standby;

@@ -222,6 +222,43 @@ def task_users(browser, url):
     browser.text("user saved")
 
 
+def shown(browser):
+    """The controls of the page that write, as far as they are shown."""
+    return browser.run("""[...document.querySelectorAll(".writes, .manages")].filter((one) => one.offsetParent)
+        .map((one) => one.innerText || one.getAttribute("aria-label"))""")
+
+
+def task_readers(browser, url):
+    """A user who may only read sees no control that writes; a user of broadcasts sees none of settings and users."""
+    first_user(browser, url)
+    make_broadcast(browser, url, "live", "Stage", "stage")
+    places = ["broadcasts", "broadcast", "recordings", "settings", "server", "users", "overview"]
+    for place in ("broadcasts", "broadcast", "recordings", "users", "overview"):
+        browser.go(f"{url}{PLACES[place][0]}")
+        browser.text(PLACES[place][1])
+        assert shown(browser), f"{place}: an administrator may write"
+    for role in ("READ_ONLY", "USER"):
+        browser.go(f"{url}#/users")
+        browser.click("Add user")
+        browser.fill("email", f"{role.lower()}@example.com")
+        browser.fill("password", "another horse")
+        browser.fill("role", role)
+        browser.click("Add user")
+        browser.text(f"{role.lower()}@example.com")
+    for role, writes in (("READ_ONLY", ()), ("USER", ("broadcasts", "broadcast", "recordings"))):
+        browser.click("Log out")
+        browser.fill("email", f"{role.lower()}@example.com")
+        browser.fill("password", "another horse")
+        browser.click("Log in")
+        for place in places:
+            browser.go(f"{url}{PLACES[place][0]}")
+            browser.text({"broadcast": "Play from", "broadcasts": "Stage", "recordings": "No recordings yet."}.get(place, PLACES[place][1]))
+            assert bool(shown(browser)) == (place in writes), f"{role}, {place}: {shown(browser)}"
+        browser.go(f"{url}#/settings/live")
+        browser.text("hlsListSize")
+        assert browser.run("[...document.querySelectorAll('.setting input')].every((one) => one.disabled || one.readOnly)"), "settings change"
+
+
 def task_user_pages(browser, url):
     """Users on several pages of a list, which the server ends by its bytes: all of them are reached."""
     first_user(browser, url)

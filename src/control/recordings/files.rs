@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::names::STREAMS;
-use super::{Retry, Writing};
+use super::{REMOVAL_PAUSE_MAX, REMOVAL_SPACING, RETRY, Retry, Writing};
 use crate::config::AppSettings;
 use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite, Kept, Vod};
+use crate::control::removals::{Removal, pause};
 use crate::control::{Control, Files, wall};
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED, Work};
 use crate::mail::Arrival;
@@ -173,20 +174,48 @@ impl Files {
     /// Removes the file on this machine, unless it belongs to an imported folder. A failed removal is retried.
     pub(in crate::control) fn remove_local(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, vod: &Vod) {
         if vod.kind.as_deref() != Some(Vod::IMPORTED) {
-            self.remove_path(cx, now, app, vod.path(app));
+            self.remove_path(cx, now, Removal::new(app, vod.path(app)));
         }
     }
 
-    fn remove_path(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, path: Vec<String>) {
-        let again = Retry::Remove(Arc::clone(app), path.clone());
-        let retry = again.clone();
-        let sent = cx.remove_local_then(app, path, move |control, now, is_gone| {
-            if !is_gone {
-                control.files.try_again(now, again);
+    /// True if further files of an application may be removed. If too many removals wait, the records must stay.
+    pub(in crate::control) fn may_remove(&self, app: &str) -> bool {
+        self.recordings.removals.has_room(app) && self.objects.has_room(app)
+    }
+
+    fn remove_path(&mut self, cx: &mut Context, now: Now, removal: Removal<Vec<String>>) {
+        let (again, waiting) = (removal.clone(), removal.clone());
+        let sent = cx.remove_local_then(&removal.app, removal.target, move |control, now, failure| {
+            if let Some(reason) = failure {
+                control.files.removal_failed(now, again.after_failure(), &reason);
             }
         });
         if !sent {
-            self.try_again(now, retry);
+            // Nothing was tried, so this is no failed attempt.
+            self.remove_path_later(now, waiting);
+        }
+    }
+
+    /// Counts a failed removal and schedules the next attempt. Only the first failure of a file is logged as a warning.
+    fn removal_failed(&mut self, now: Now, removal: Removal<Vec<String>>, reason: &str) {
+        let (file, failed) = (removal.target.join("/"), removal.failed);
+        self.recordings.removals.note_failure();
+        if failed == 1 {
+            tracing::warn!(file, reason, "recording not removed; retrying");
+        } else {
+            tracing::debug!(file, reason, failed, "recording not removed; retrying");
+        }
+        self.remove_path_later(now, removal);
+    }
+
+    fn remove_path_later(&mut self, now: Now, removal: Removal<Vec<String>>) {
+        let waiting = u32::try_from(self.recordings.removals.len()).unwrap_or(u32::MAX);
+        let pause = pause(RETRY, REMOVAL_PAUSE_MAX, removal.failed)
+            .saturating_add(REMOVAL_SPACING.saturating_mul(waiting));
+        let Some(at) = now.mono.checked_add(pause) else { return };
+        if let Err(removal) = self.recordings.removals.wait(at, removal) {
+            let file = removal.target.join("/");
+            tracing::error!(file, "recording not removed: too many removals wait; giving up");
         }
     }
 
@@ -196,14 +225,14 @@ impl Files {
         cx: &mut Context,
         records: &Records,
         now: Now,
-        app: &Arc<str>,
-        path: Vec<String>,
+        removal: Removal<Vec<String>>,
     ) {
+        let path = &removal.target;
         let below = path.get(1..).unwrap_or_default().join("/");
-        let vod = records.auxiliary.of_file(app, &below).and_then(|key| self.vod_of(records, key));
+        let vod = records.auxiliary.of_file(&removal.app, &below).and_then(|key| self.vod_of(records, key));
         let is_kept = vod.is_some_and(|vod| !matches!(vod.kept, Some(Kept::There { .. })));
-        if !is_kept && !self.recordings.writing.contains_key(&path) {
-            self.remove_path(cx, now, app, path);
+        if !is_kept && !self.recordings.writing.contains_key(path) {
+            self.remove_path(cx, now, removal);
         }
     }
 
@@ -219,6 +248,9 @@ impl Files {
         let apps: Vec<_> = apps.collect();
         self.recordings.sweep_due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
         for app in apps {
+            if !self.may_remove(&app) {
+                continue;
+            }
             for vod in self.old_recordings(cx, records, now, &app) {
                 self.remove_old_recording(cx, records, now, &app, vod);
             }
@@ -355,29 +387,25 @@ impl Files {
 }
 
 impl Context {
-    /// Removes a file on this machine, then calls `then` with true if the file is gone. Returns false, without
-    /// calling `then`, if the job cannot be started.
+    /// Removes a file on this machine, then calls `then` with the reason if the file could not be removed. Returns
+    /// false, without calling `then`, if the job cannot be started.
     pub(in crate::control) fn remove_local_then(
         &mut self,
         app: &Arc<str>,
         path: Vec<String>,
-        then: impl FnOnce(&mut Control, Now, bool) + Send + 'static,
+        then: impl FnOnce(&mut Control, Now, Option<String>) + Send + 'static,
     ) -> bool {
-        let file = path.join("/");
         let work = Work::Recording(RecordingWork::Remove { path });
         self.submit_for(app, work, move |control, now, outcome| {
-            let is_gone = match outcome.recording() {
-                RecordingOutcome::Failed(reason) => {
-                    tracing::warn!(file, reason, "recording not removed");
-                    false
-                }
+            let failure = match outcome.recording() {
+                RecordingOutcome::Failed(reason) => Some(reason),
                 RecordingOutcome::Removed
                 | RecordingOutcome::Empty
                 | RecordingOutcome::Finished(_)
                 | RecordingOutcome::SetAside(_)
-                | RecordingOutcome::Found(_) => true,
+                | RecordingOutcome::Found(_) => None,
             };
-            then(control, now, is_gone);
+            then(control, now, failure);
         })
     }
 }

@@ -28,6 +28,7 @@ use super::context::Context;
 use super::mask::Requester;
 use super::records::Records;
 use super::records::auxiliary::Vod;
+use super::removals::Removals;
 use super::{Control, wall};
 use crate::config::AppSettings;
 use crate::control::Files;
@@ -39,7 +40,9 @@ use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
 
 /// Pause before a failed step is retried.
 const RETRY: Duration = Duration::from_secs(30);
-/// Time that each waiting retry adds to the pause before a removal is retried, so that not all are due in one turn.
+/// Maximum pause between two attempts to remove a file. The pause is doubled with each failure.
+const REMOVAL_PAUSE_MAX: Duration = Duration::from_secs(1800);
+/// Time that each waiting removal adds to the pause before a removal is retried, so that not all are due in one turn.
 const REMOVAL_SPACING: Duration = Duration::from_millis(1);
 /// Maximum number of clips of an application that are written at the same time.
 const CLIPS_MAX: usize = 4;
@@ -95,8 +98,6 @@ enum Retry {
     Save(store::Key),
     /// Remove the file of an incomplete upload.
     Drop(store::Key),
-    /// Remove the file with this path, whose record is removed.
-    Remove(Arc<str>, Vec<String>),
 }
 
 /// A file being written.
@@ -125,6 +126,8 @@ pub(super) struct Recordings {
     /// Messages to workers, held back until the files of the server's earlier runs are found; `None` afterwards.
     held: Option<Vec<(WorkerId, ToWorker)>>,
     retries: BTreeSet<(Instant, Retry)>,
+    /// Paths of files to remove, whose records are removed.
+    removals: Removals<Vec<String>>,
     /// Time of the next search for old recordings.
     sweep_due: Option<Instant>,
     windows: leftovers::Windows,
@@ -158,6 +161,11 @@ impl Recordings {
         running.map(|(id, one)| (*id, &one.key, one.container, one.worker))
     }
 
+    /// Returns the number of files whose removal waits, and the number of failed attempts since the start.
+    pub(super) fn removals(&self) -> (usize, u64) {
+        (self.removals.len(), self.removals.failures())
+    }
+
     pub(super) const fn failures(&self) -> u64 {
         self.failures
     }
@@ -184,7 +192,7 @@ impl Recordings {
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         let retry = self.retries.first().map(|(at, _)| *at);
-        [retry, self.sweep_due].into_iter().flatten().min()
+        [retry, self.sweep_due, self.removals.deadline()].into_iter().flatten().min()
     }
 
     /// Number of clips of an application being written.
@@ -269,12 +277,7 @@ impl Files {
     }
 
     fn try_again(&mut self, now: Now, retry: Retry) {
-        let waiting = match retry {
-            Retry::Remove(..) => u32::try_from(self.recordings.retries.len()).unwrap_or(u32::MAX),
-            Retry::Start(..) | Retry::Finish(_) | Retry::Save(_) | Retry::Drop(_) => 0,
-        };
-        let pause = RETRY.saturating_add(REMOVAL_SPACING.saturating_mul(waiting));
-        if let Some(at) = now.mono.checked_add(pause) {
+        if let Some(at) = now.mono.checked_add(RETRY) {
             self.recordings.retries.insert((at, retry));
         }
     }
@@ -447,10 +450,10 @@ impl Recorder<'_> {
                 Retry::Finish(key) => self.files.finish_file(self.cx, self.records, self.now, key),
                 Retry::Save(key) => self.files.save_again(self.cx, self.records, self.now, key),
                 Retry::Drop(key) => self.files.drop_upload(self.cx, self.records, self.now, &key),
-                Retry::Remove(app, path) => {
-                    self.files.remove_again(self.cx, self.records, self.now, &app, path);
-                }
             }
+        }
+        while let Some(removal) = self.files.recordings.removals.take_due(self.now.mono) {
+            self.files.remove_again(self.cx, self.records, self.now, removal);
         }
         if self.files.recordings.sweep_due.is_some_and(|due| due <= self.now.mono) {
             self.files.remove_old_recordings(self.cx, self.records, self.now);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::control::records::auxiliary::{Auxiliary, Kept, Vod};
+use crate::control::removals::WAITING_MAX;
 use crate::jobs::{ObjectOutcome, RecordingOutcome, RecordingWork, Work};
 
 const HOOK: (&str, &str) = ("listenerHookURL", "http://hook.example/in");
@@ -297,6 +298,55 @@ fn q_17_removals_of_one_application_leave_room_and_none_is_forgotten() {
         left -= more.len();
         more.into_iter().for_each(|job| rig.done(job, Outcome::Recording(RecordingOutcome::Removed)));
     }
+}
+
+#[test]
+fn q_17_failed_removals_are_retried_ever_later_and_their_number_is_bounded() {
+    const FILES: usize = WAITING_MAX + 500;
+    let mut rig = Rig::new();
+    let fail = |rig: &mut Rig, job| {
+        let failed = RecordingOutcome::Failed("the disk is gone".into());
+        rig.done(job, Outcome::Recording(failed));
+    };
+    for n in 0..FILES {
+        rig.add_file("live", &format!("v{n}"), None);
+    }
+    let mut taken = 0;
+    for n in 0..FILES {
+        let (_, answer) = rig.call(Method::Delete, &format!("/live/rest/v2/vods/v{n}"), "");
+        let jobs = rig.removals_of("live");
+        taken += usize::from(answer.contains("\"success\":true"));
+        jobs.into_iter().for_each(|job| fail(&mut rig, job));
+    }
+    assert_eq!(taken, WAITING_MAX, "then records stay");
+    let (_, shown) = rig.get(&format!("/live/rest/v2/vods/v{}", FILES - 1));
+    assert!(shown.contains("\"filePath\":\"streams/"), "{shown}");
+    let mut attempts = Vec::new();
+    for _ in 0..6 {
+        let mut of_hour = 0;
+        for _ in 0..360 {
+            rig.run_for(secs(10));
+            let jobs = rig.removals_of("live");
+            of_hour += jobs.len();
+            jobs.into_iter().for_each(|job| fail(&mut rig, job));
+        }
+        attempts.push(of_hour);
+    }
+    assert!(attempts[0] <= 8 * WAITING_MAX && attempts[5] <= 3 * WAITING_MAX, "{attempts:?}");
+    let stats = rig.control.stats().files;
+    assert_eq!(stats.removals_waiting, WAITING_MAX);
+    assert_eq!(stats.removal_failures as usize, WAITING_MAX + attempts.iter().sum::<usize>());
+    // Once the disk works again, all files are removed, and others may be removed.
+    let mut left = WAITING_MAX;
+    for _ in 0..100 {
+        rig.run_for(secs(60));
+        let jobs = rig.removals_of("live");
+        left -= jobs.len();
+        jobs.into_iter().for_each(|job| rig.done(job, Outcome::Recording(RecordingOutcome::Removed)));
+    }
+    assert_eq!((left, rig.control.stats().files.removals_waiting), (0, 0));
+    let (_, answer) = rig.call(Method::Delete, &format!("/live/rest/v2/vods/v{}", FILES - 1), "");
+    assert!(answer.contains("\"success\":true"), "{answer}");
 }
 
 #[test]

@@ -490,27 +490,41 @@ fn requests_for_key_frames_are_merged_for_half_a_second_for_each_track() {
 fn derived_tracks_are_offered_but_for_a_while_those_that_were_left_out() {
     let mut scene = Scene::new(tracks(1, 1));
     let (now, published) = (scene.now, Arc::clone(&scene.tracks));
-    let offers = |scene: &mut Scene, retry: Option<Instant>, published: &Arc<Tracks>| {
-        let mut looked = false;
-        let offered = scene.stream.with_derived(retry, Arc::clone(published), |published, _| {
+    // Tracks are completed at this second, with this answer about room. Returns whether room was asked for, whether the
+    // tracks were computed, and the number of derived tracks.
+    let offers = |scene: &mut Scene, second: u64, has_room: bool, published: &Arc<Tracks>| {
+        let (mut asked, mut looked) = (false, false);
+        let at = (now + Duration::from_secs(second), Duration::from_secs(5));
+        let room = |app: &str| {
+            asked = app == "live";
+            has_room
+        };
+        let offered = scene.stream.with_derived(at, room, Arc::clone(published), |published, _| {
             looked = true;
             let mut all: Vec<Track> = published.iter().cloned().collect();
             all.extend([derived(), Track { id: TrackId::derived(1).unwrap(), ..derived() }]);
             Arc::new(Tracks::new(published.epoch, all))
         });
-        (looked, offered.iter().filter(|track| track.id.is_derived()).count())
+        (asked, looked, offered.iter().filter(|track| track.id.is_derived()).count())
     };
-    assert_eq!(offers(&mut scene, None, &published), (true, 2));
-    assert_eq!(offers(&mut scene, None, &published), (false, 2), "they are the same as before");
-    assert_eq!(offers(&mut scene, None, &tracks(1, 1)), (true, 2));
+    assert_eq!(offers(&mut scene, 0, false, &published), (false, true, 2));
+    assert_eq!(offers(&mut scene, 0, false, &published), (false, false, 2), "they are the same as before");
+    assert_eq!(offers(&mut scene, 0, false, &tracks(1, 1)), (false, true, 2));
     let later = now + Duration::from_secs(10);
     scene.stream.leave_out_track(TrackId::DERIVED, later);
-    assert_eq!(offers(&mut scene, Some(now), &published), (true, 1));
+    assert_eq!(offers(&mut scene, 0, true, &published), (false, true, 1));
     scene.stream.leave_out_track(TrackId::derived(1).unwrap(), later);
-    assert_eq!(offers(&mut scene, Some(now), &published), (true, 0));
-    assert_eq!(offers(&mut scene, None, &published), (false, 0), "there is no room to try again");
-    assert_eq!(offers(&mut scene, Some(later), &published), (true, 2));
-    assert_eq!(offers(&mut scene, Some(later), &published), (false, 2));
+    assert_eq!(offers(&mut scene, 9, true, &published), (false, true, 0));
+    assert_eq!(offers(&mut scene, 10, false, &published), (true, false, 0), "there is no room to try again");
+    for second in 10..15 {
+        assert_eq!(
+            offers(&mut scene, second, true, &published),
+            (false, false, 0),
+            "asked once for each pause"
+        );
+    }
+    assert_eq!(offers(&mut scene, 15, true, &published), (true, true, 2));
+    assert_eq!(offers(&mut scene, 15, true, &published), (false, false, 2));
 }
 
 #[test]

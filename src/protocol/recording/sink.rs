@@ -158,7 +158,8 @@ impl Changes {
         if passed > 0 {
             let passed = u32::try_from(passed).unwrap_or(u32::MAX);
             self.count = self.count.saturating_sub(passed);
-            self.since = Some(now);
+            // The part of the current period that has passed still counts.
+            self.since = Some(since + CHANGE_PERIOD.saturating_mul(passed));
         }
         self.waits = self.count >= CHANGES_MAX;
         self.count = self.count.saturating_add(u32::from(!self.waits));

@@ -10,7 +10,7 @@
 //! codec, and carry one stream after another, depending on who speaks ([`seated`]). Only streams with a seat are
 //! subscribed to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,6 +40,8 @@ pub(super) use self::seating::SEATS_MAX;
 
 /// Maximum number of streams of a main track sent to a viewer at the same time.
 pub(super) const STREAMS_MAX: usize = 50;
+/// Maximum number of streams that wait until one of the others leaves.
+const WAITING_MAX: usize = 1000;
 /// Maximum number of streams that take turns on the seats of a viewer that has only seats.
 const CANDIDATES_MAX: usize = 1000;
 /// Maximum number of forms in which a track is offered: for H.264, its own profile and the profiles that every
@@ -181,6 +183,8 @@ pub(super) struct Room {
     choice: Choice,
     members: BTreeMap<Handle, Member>,
     ids: BTreeMap<Arc<str>, Handle>,
+    /// Streams that there was no room for, in their order of arrival.
+    waiting: VecDeque<Arc<str>>,
     places: Vec<Place>,
     /// The index of the place whose section carries the transport.
     transport: usize,
@@ -207,6 +211,7 @@ impl Room {
             choice,
             members: BTreeMap::new(),
             ids: BTreeMap::new(),
+            waiting: VecDeque::new(),
             places: std::iter::once(transport).chain(data).collect(),
             transport: 0,
             numbers: Numbers::default(),
@@ -276,8 +281,13 @@ impl Room {
     }
 
     fn add(&mut self, id: &Arc<str>, wants: (bool, bool)) -> Option<Handle> {
-        let most = if self.seats.are_all() { CANDIDATES_MAX } else { STREAMS_MAX };
-        if self.ids.contains_key(id) || !self.choice.takes(id) || self.members.len() >= most {
+        if self.ids.contains_key(id) || !self.choice.takes(id) {
+            return None;
+        }
+        if self.is_full() {
+            if self.waiting.len() < WAITING_MAX && !self.waiting.contains(id) {
+                self.waiting.push_back(Arc::clone(id));
+            }
             return None;
         }
         let is_free = |handle: &Handle| !self.members.contains_key(handle) && *handle != Handle::ONLY;
@@ -304,8 +314,25 @@ impl Room {
         Some(handle)
     }
 
+    /// True if there is no room for another stream.
+    fn is_full(&self) -> bool {
+        self.members.len() >= if self.seats.are_all() { CANDIDATES_MAX } else { STREAMS_MAX }
+    }
+
+    /// Adds a stream that waits, if there is room for it now. Returns the handle under which to subscribe to it.
+    fn add_waiting(&mut self) -> Option<(Handle, Arc<str>)> {
+        while !self.is_full() {
+            let id = self.waiting.pop_front()?;
+            if let Some(handle) = self.came(&id) {
+                return Some((handle, id));
+            }
+        }
+        None
+    }
+
     /// Removes a stream that has left. Returns its subscription, if there is one.
     pub(super) fn left(&mut self, id: &str) -> Option<Handle> {
+        self.waiting.retain(|waiting| **waiting != *id);
         let handle = *self.ids.get(id)?;
         let member = self.take_out(handle)?;
         (member.state != Subscribed::No).then_some(handle)

@@ -228,6 +228,11 @@ impl RtcSession {
         match (verdict, answer) {
             (Ok(grant), Some(answer)) => {
                 self.begin_ingest(ctx, &grant);
+                // A client that asks with an offer, as by WHIP, has media to send. A participant of a room, which is asked
+                // for its offer, may join without any.
+                if let Role::Publisher(ingest) = &mut self.role {
+                    ingest.require_media();
+                }
                 self.send_description(ctx, answer);
             }
             (Ok(grant), None) => {
@@ -484,6 +489,24 @@ impl RtcSession {
         }
     }
 
+    pub(super) fn note_connected(&mut self, ctx: &Context<'_>) {
+        self.connected = true;
+        self.tell(FromSession::Connected);
+        match &mut self.role {
+            Role::Publisher(ingest) => ingest.connected(ctx.now.mono),
+            Role::Viewer(_) => {
+                self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(false)));
+            }
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::Granted(_)
+            | Role::AskedPlay(_)
+            | Role::Offered(..)
+            | Role::Room(_) => {}
+        }
+        self.room_connected();
+    }
+
     fn peer_event(&mut self, ctx: &Context<'_>, event: ::webrtc::Event) {
         match event {
             ::webrtc::Event::PathOpened(path) => {
@@ -495,14 +518,7 @@ impl RtcSession {
                     self.ways.close(path).map(|way| Event::Port(PortEvent::Claim(Claim::Close(way)))),
                 );
             }
-            ::webrtc::Event::Connected => {
-                self.connected = true;
-                self.tell(FromSession::Connected);
-                if let Role::Viewer(_) = self.role {
-                    self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(false)));
-                }
-                self.room_connected();
-            }
+            ::webrtc::Event::Connected => self.note_connected(ctx),
             ::webrtc::Event::Frame { section, layer, frame, sampled } => {
                 if let Role::Publisher(ingest) = &mut self.role {
                     if !ingest.frame(ctx.now.mono, (section, layer), frame, sampled) {
@@ -736,10 +752,7 @@ impl Timers for RtcSession {
             self.refuse(why);
         }
         match &mut self.role {
-            Role::Publisher(ingest) => {
-                ingest.try_start(ctx.now.mono);
-                self.take_units();
-            }
+            Role::Publisher(_) => self.publisher_timeout(ctx),
             Role::Viewer(viewer) if self.connected => {
                 let bitrates = viewer.poll_bitrates(ctx.now.mono, &self.peer);
                 if viewer.look(ctx.now.mono, &mut self.peer, 1) {

@@ -377,11 +377,11 @@ impl Viewer {
         if entry.dts_ms <= output.floor_ms {
             return Outcome::Done;
         }
-        output.newest_ms = entry.dts_ms;
         let Some((codec, edge)) = logs.edge(output.track) else { return Outcome::Done };
         if codec != output.codec {
             return Outcome::OtherCodec;
         }
+        output.newest_ms = entry.dts_ms;
         let unit = &packets.unit;
         let behind = edge.wrapping_sub(unit.timestamp);
         if is_other && output.begun {

@@ -711,3 +711,15 @@ fn a_webm_file_ends_where_the_stream_becomes_another() {
     rig.assert_ended(1);
     assert!(rig.files[0].0.lock().unwrap().0.is_empty(), "nothing was recorded");
 }
+
+#[test]
+fn each_period_takes_one_change_off_the_count_however_often_it_is_asked() {
+    let (start, mut changes) = (Instant::now(), Changes::default());
+    let mut begun = 0u32;
+    // The tracks change every 6 s for an hour: the first eight times a file begins at once, then once for each period.
+    for n in 0..600 {
+        changes.note();
+        begun += u32::from(changes.may_begin(start + Duration::from_secs(6) * n));
+    }
+    assert!((365..=370).contains(&begun), "{begun}");
+}

@@ -299,8 +299,11 @@ impl Room {
         self.apply_wants();
     }
 
-    /// Returns the next effect of changed seats.
+    /// Returns the next effect of changed seats, or of a stream that has left.
     pub(in crate::protocol::webrtc) fn poll_step(&mut self, now: Instant, peer: &mut Peer) -> Option<Step> {
+        if let Some((handle, id)) = self.add_waiting() {
+            return Some(Step::Subscribe(handle, id));
+        }
         self.seats.vacated.drain(..).for_each(|section| peer.vacate(now, section));
         while let Some(handle) = self.seats.changed.pop_first() {
             let needs = self.seats.needs(handle);

@@ -241,6 +241,27 @@ fn another_codec_begins_at_another_place_and_a_room_is_bounded() {
 }
 
 #[test]
+fn a_stream_beyond_the_bound_is_played_once_another_has_left() {
+    let mut bench = Bench::new(Choice::default());
+    for n in 0..STREAMS_MAX + 3 {
+        bench.came(&format!("s{n}"), &BOTH);
+    }
+    let waits = |n: usize| Arc::<str>::from(format!("s{}", STREAMS_MAX + n));
+    assert_eq!(bench.room.came(&waits(2)), None, "it waits already");
+    let step = |bench: &mut Bench| bench.room.poll_step(bench.now, &mut bench.peer);
+    assert!(step(&mut bench).is_none());
+    // The first of those that wait leaves, and two others make room.
+    assert_eq!(bench.room.left(&waits(0)), None);
+    assert!(bench.room.left("s3").is_some() && bench.room.left("s4").is_some());
+    for n in [1, 2] {
+        let Some(Step::Subscribe(_, id)) = step(&mut bench) else { panic!("no subscription") };
+        assert_eq!(id, waits(n));
+    }
+    assert!(step(&mut bench).is_none());
+    assert_eq!(bench.room.members.len(), STREAMS_MAX);
+}
+
+#[test]
 fn a_stream_that_found_no_place_gets_one_when_others_have_left() {
     let mut bench = Bench::new(Choice::default());
     let ann = bench.came("ann", &BOTH).unwrap();
