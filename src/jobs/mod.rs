@@ -248,7 +248,7 @@ impl Work {
             | Self::KeyInfo { .. }
             | Self::FileSync { .. }
             | Self::Recording(_)
-            | Self::Archive(ArchiveWork::Remove { .. })
+            | Self::Archive(ArchiveWork::Remove { .. } | ArchiveWork::Clear { .. })
             | Self::Import(_)
             | Self::Object(_)
             | Self::Compute(_) => 0,

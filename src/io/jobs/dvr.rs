@@ -173,7 +173,7 @@ fn split(folder: &[String]) -> io::Result<(&str, &str)> {
 }
 
 /// Returns the path of a folder. Fails if one of its names is not that of a folder. No link is followed.
-fn path_of(root: &Path, folder: &[String]) -> io::Result<PathBuf> {
+pub(super) fn path_of(root: &Path, folder: &[String]) -> io::Result<PathBuf> {
     let mut path = root.to_path_buf();
     for name in folder {
         checked(name)?;
@@ -196,7 +196,7 @@ fn folders(root: &Path, app: &str) -> impl Iterator<Item = (String, PathBuf)> + 
 }
 
 /// Returns the names and lengths of the files in a folder.
-fn files(folder: &Path) -> impl Iterator<Item = (String, u64)> + use<> {
+pub(super) fn files(folder: &Path) -> impl Iterator<Item = (String, u64)> + use<> {
     fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| {
         let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
         Some((entry.file_name().into_string().ok()?, metadata.len()))

@@ -98,6 +98,7 @@ pub(crate) struct Depackager {
     /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
     cues: CueRate,
+    scripts: CueRate,
     others: OtherTracks,
     /// Parameter sets by video track and codec, for codecs that have them.
     sets: Vec<(TrackId, ParameterSets)>,
@@ -121,6 +122,7 @@ impl Depackager {
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
             key_seen: TrackSet::EMPTY,
             cues: CueRate::new(),
+            scripts: CueRate::of_scripts(),
             others: OtherTracks::default(),
             sets: Vec::new(),
             compositions: Compositions::default(),
@@ -315,15 +317,18 @@ impl Depackager {
         let Ok(data) = flv::data::Data::read(&body) else {
             return self.bad("data that is no AMF");
         };
-        if let Some(members) = data.as_metadata() {
+        let dts = (!self.tracks.is_empty()).then(|| self.timeline.map_beside(u64::from(timestamp)));
+        if dts.is_some_and(|dts| !self.scripts.takes(dts)) {
+            return Outcome::Dropped;
+        }
+        // Another list of tracks, even an equal one, makes each viewer's tracks be chosen again.
+        let is_new = self.tracks.metadata.as_ref() != Some(&body);
+        if let Some(members) = data.as_metadata().filter(|_| is_new) {
             let tracks = Arc::make_mut(&mut self.tracks);
             tracks.metadata = Some(body.clone());
             describe(tracks, members);
         }
-        if self.tracks.is_empty() {
-            return Outcome::Taken;
-        }
-        let dts = self.timeline.map_beside(u64::from(timestamp));
+        let Some(dts) = dts else { return Outcome::Taken };
         let unit = |track, payload| {
             Outcome::Unit(AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch: 0, payload })
         };

@@ -364,6 +364,9 @@ impl Mp4Segmenter {
         }
         self.measure(unit);
         self.window.note(unit, end);
+        if end.is_some_and(|end| !end.changed) && !unit.leads {
+            self.window.begins_with_last();
+        }
     }
 
     /// Makes the key for samples at the first unit for which one is available; later calls do nothing.

@@ -660,3 +660,23 @@ fn a_segment_that_is_sealed_as_a_whole_is_opened_to_the_clear_one() {
         }
     }
 }
+
+#[test]
+fn a_picture_that_waits_for_the_next_one_may_begin_a_segment_that_is_not_independent() {
+    let (video, audio) = (video(), audio());
+    let mut rig = Rig::new(video.clone(), false);
+    rig.rendition.set_tracks(vec![video.clone(), audio.clone()], 1);
+    for dts in (0..14_000).step_by(40) {
+        // The video pauses, and the sound ends its segment. The next picture is a key frame, so far away that the
+        // pause ends with a discontinuity.
+        let is_paused = (8400..12_000).contains(&dts);
+        if !is_paused {
+            rig.unit(dts, dts % 2000 == 0);
+        }
+        rig.rendition.unit(&timed(&unit(&audio, dts, true)));
+        rig.look();
+        let playlist = rig.rendition.playlist();
+        let is_listed = playlist.segments.iter().any(|segment| segment.uri == "cam000000006.m4s");
+        assert_eq!(playlist.independent_segments, !is_listed, "{dts}: {playlist}");
+    }
+}
