@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::cluster::Cluster;
 use super::context::Context;
 use super::records::Records;
-use super::records::auxiliary::{Auxiliary, Kept, Store, Vod};
+use super::records::auxiliary::{Auxiliary, Kept, Store, Uploaded, Vod};
 use super::removals::{Removal, Removals, pause};
 use crate::config::S3Settings;
 use crate::control::Files;
@@ -197,7 +197,7 @@ impl Files {
         (key, before, record): (&Key, Option<&Auxiliary>, Option<&Auxiliary>),
     ) {
         let (Some(Auxiliary::Vod(before)), Some(Auxiliary::Vod(vod))) = (before, record) else { return };
-        let is_new = before.kept != vod.kept && matches!(vod.kept, Some(Kept::There { .. }));
+        let is_new = before.kept != vod.kept && matches!(vod.kept, Some(Kept::There(_)));
         let storage = cx.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
         if is_new && storage.is_some_and(|storage| !storage.keeps_local) {
             self.remove_local(cx, records, now, &key.app, vod);
@@ -298,14 +298,15 @@ impl Files {
         vod: &Vod,
     ) {
         // An object that is still being uploaded is removed after the upload.
-        let Some(Kept::There { name, store }) = &vod.kept else { return };
+        let Some(Kept::There(uploaded)) = &vod.kept else { return };
+        let Uploaded { name, store } = &**uploaded;
         let (app_name, object) = (&**app, &**name);
         let Some(storage) = cx.apps.get(app).and_then(|app| app.vod.s3.clone()) else {
             let reason = "s3RecordingEnabled is off";
             return tracing::warn!(app = app_name, object, reason, "object not removed from S3");
         };
         if let Some(Store { endpoint, bucket }) =
-            store.as_deref().filter(|store| **store != Store::of(&storage))
+            store.as_ref().filter(|store| **store != Store::of(&storage))
         {
             let reason = "the settings name another storage";
             return tracing::warn!(
@@ -380,13 +381,13 @@ impl Files {
                     "uploaded to S3"
                 );
                 self.objects.uploaded = self.objects.uploaded.saturating_add(1);
-                let store = Some(Box::new(Store::of(&storage)));
+                let uploaded = Uploaded { name: name.into(), store: Some(Store::of(&storage)) };
                 self.objects.failed.remove(&key);
                 self.put_vod(
                     records,
                     now,
                     key,
-                    Some(Vod { kept: Some(Kept::There { name: name.into(), store }), ..vod }),
+                    Some(Vod { kept: Some(Kept::There(Box::new(uploaded))), ..vod }),
                 );
             }
             ObjectOutcome::NoFile => {

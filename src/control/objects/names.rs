@@ -14,8 +14,8 @@ fn is_object_of(cx: &Context, (store, name): (&Store, &str), (key, vod): (&Key, 
     let current = || cx.apps.get(&key.app).and_then(|app| app.vod.s3.as_deref()).map(Store::of);
     match &vod.kept {
         Some(kept) if kept.name() != name => false,
-        Some(Kept::There { store: Some(own), .. }) => **own == *store,
-        Some(Kept::There { store: None, .. } | Kept::Wanted { .. }) => current().as_ref() == Some(store),
+        Some(Kept::There(uploaded)) => uploaded.store.clone().or_else(current).as_ref() == Some(store),
+        Some(Kept::Wanted { .. }) => current().as_ref() == Some(store),
         None => false,
     }
 }

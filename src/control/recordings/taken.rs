@@ -30,7 +30,7 @@ impl OldFile {
     /// True if another record names this file, which is on this machine.
     fn is_also_of(&self, keeps_local: bool, (key, vod): (&Key, &Vod)) -> bool {
         let is_elsewhere = vod.node.is_some() && self.node.is_some() && vod.node != self.node;
-        let is_moved = !keeps_local && matches!(vod.kept, Some(Kept::There { .. }));
+        let is_moved = !keeps_local && matches!(vod.kept, Some(Kept::There(_)));
         *key != self.own && !is_elsewhere && !is_moved
     }
 }

@@ -1,7 +1,7 @@
 //! Shares of resources: how much one application may use, and how much is left for the others.
 
 use super::*;
-use crate::control::records::auxiliary::{Auxiliary, Kept, Vod};
+use crate::control::records::auxiliary::{Auxiliary, Kept, Uploaded, Vod};
 use crate::control::removals::WAITING_MAX;
 use crate::jobs::{ObjectOutcome, RecordingOutcome, RecordingWork, Work};
 
@@ -373,7 +373,11 @@ fn q_17_removals_from_a_silent_storage_leave_room_for_the_files_of_others() {
     for (app, files) in [("live", 300), ("LiveApp", 1)] {
         for n in 0..files {
             let id = format!("v{n}");
-            rig.add_file(app, &id, Some(Kept::There { name: id.as_str().into(), store: None }));
+            rig.add_file(
+                app,
+                &id,
+                Some(Kept::There(Box::new(Uploaded { name: id.as_str().into(), store: None }))),
+            );
             rig.delete_file(app, &id);
         }
         rig.run_for(ms(10));

@@ -21,7 +21,7 @@ use crate::jobs::{Finished, series_of};
 use crate::store::{Key, Kind, salvage};
 pub(in crate::control) use subscriber::Subscriber;
 pub(in crate::control) use token::{Token, now_s};
-pub(in crate::control) use vod::{Kept, Place, Store, Take, Vod};
+pub(in crate::control) use vod::{Kept, Place, Store, Take, Uploaded, Vod};
 
 /// An auxiliary record.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -87,19 +87,25 @@ pub(in crate::control) struct Place(pub(in crate::control) String);
 pub(in crate::control) enum Kept {
     /// To be uploaded under this name.
     Wanted { name: Box<str> },
-    /// Uploaded under this name. The storage is unknown if an earlier version of this server uploaded the file.
-    There {
-        name: Box<str>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        store: Option<Box<Store>>,
-    },
+    /// Uploaded.
+    There(Box<Uploaded>),
+}
+
+/// An object that was uploaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::control) struct Uploaded {
+    pub(in crate::control) name: Box<str>,
+    /// The storage. `None` if an earlier version of this server uploaded the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::control) store: Option<Store>,
 }
 
 impl Kept {
     /// Returns the object's name.
-    pub(in crate::control) const fn name(&self) -> &str {
+    pub(in crate::control) fn name(&self) -> &str {
         match self {
-            Self::Wanted { name } | Self::There { name, .. } => name,
+            Self::Wanted { name } => name,
+            Self::There(uploaded) => &uploaded.name,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Names of recordings and of their objects: none is given twice, and a removal spares files of other records.
 
 use super::*;
-use crate::control::records::auxiliary::{Kept, Store};
+use crate::control::records::auxiliary::{Kept, Store, Uploaded};
 use crate::jobs::{ObjectAction, ObjectOutcome, ObjectWork};
 
 const S3: [(&str, &str); 6] = [
@@ -65,7 +65,7 @@ impl Rig {
 }
 
 fn there(name: &str, store: Option<Store>) -> Option<Kept> {
-    Some(Kept::There { name: name.into(), store: store.map(Box::new) })
+    Some(Kept::There(Box::new(Uploaded { name: name.into(), store })))
 }
 
 fn names(works: &[ObjectWork]) -> Vec<&str> {
