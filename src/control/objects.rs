@@ -7,6 +7,8 @@
 //!    it.
 //! 4. When a record is removed, its object is removed too.
 
+mod names;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::cluster::Cluster;
 use super::context::Context;
 use super::records::Records;
-use super::records::auxiliary::{Auxiliary, Kept, Vod};
+use super::records::auxiliary::{Auxiliary, Kept, Store, Uploaded, Vod};
 use super::removals::{Removal, Removals, pause};
 use crate::config::S3Settings;
 use crate::control::Files;
@@ -43,6 +45,8 @@ pub(super) struct Objects {
     /// Number of failures of each file.
     failed: BTreeMap<Key, u32>,
     removals: Removals<Object>,
+    /// Objects whose removal is under way or waits for another attempt. Their names are not given to new objects.
+    removing: BTreeSet<(Store, String)>,
     uploaded: u64,
     failures: u64,
 }
@@ -52,6 +56,8 @@ pub(super) struct Objects {
 struct Object {
     storage: Arc<S3Settings>,
     name: String,
+    /// The record that named the object.
+    own: Key,
 }
 
 impl Default for Objects {
@@ -63,6 +69,7 @@ impl Default for Objects {
             parked: BTreeSet::new(),
             failed: BTreeMap::new(),
             removals: Removals::default(),
+            removing: BTreeSet::new(),
             uploaded: 0,
             failures: 0,
         }
@@ -160,7 +167,8 @@ impl Files {
             let Err(removal) = self.objects.removals.wait(at, removal) else { return };
             removal
         };
-        let Removal { app, failed, target: Object { storage, name } } = left;
+        let Removal { app, failed, target: Object { storage, name, .. } } = left;
+        self.objects.removing.remove(&(Store::of(&storage), name.clone()));
         tracing::error!(
             app = &*app,
             bucket = storage.bucket,
@@ -184,16 +192,15 @@ impl Files {
     pub(super) fn kept_recorded(
         &mut self,
         cx: &mut Context,
+        records: &Records,
         now: Now,
-        key: &Key,
-        before: Option<&Auxiliary>,
-        record: Option<&Auxiliary>,
+        (key, before, record): (&Key, Option<&Auxiliary>, Option<&Auxiliary>),
     ) {
         let (Some(Auxiliary::Vod(before)), Some(Auxiliary::Vod(vod))) = (before, record) else { return };
-        let is_new = before.kept != vod.kept && matches!(vod.kept, Some(Kept::There { .. }));
+        let is_new = before.kept != vod.kept && matches!(vod.kept, Some(Kept::There(_)));
         let storage = cx.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
         if is_new && storage.is_some_and(|storage| !storage.keeps_local) {
-            self.remove_local(cx, now, &key.app, vod);
+            self.remove_local(cx, records, now, &key.app, vod);
         }
     }
 }
@@ -240,14 +247,13 @@ impl Files {
             self.upload_object(cx, records, now, key);
         }
         while let Some(removal) = self.objects.removals.take_due(now.mono) {
-            self.remove_object(cx, now, removal);
+            self.remove_object(cx, records, now, removal);
         }
     }
 
     fn upload_object(&mut self, cx: &mut Context, records: &Records, now: Now, key: Key) {
         let Some(vod) = self.vod_of(records, &key) else { return };
         let Some(Kept::Wanted { name }) = &vod.kept else { return };
-        let name = name.to_string();
         let path = vod.path(&key.app);
         let Some(storage) = cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
             // Object storage was switched off. The record still asks for the upload, so the file waits until the
@@ -255,6 +261,7 @@ impl Files {
             self.objects.parked.insert(key);
             return;
         };
+        let name = self.free_object_name(cx, records, (&key, name), &storage);
         let work = ObjectWork {
             storage: Arc::clone(&storage),
             name: name.clone(),
@@ -281,27 +288,51 @@ impl Files {
         }
     }
 
-    /// Removes the object of a removed record.
-    pub(super) fn drop_object(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, vod: &Vod) {
+    /// Removes the object of a removed record, from the storage to which it was uploaded.
+    pub(super) fn drop_object(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        app: &Arc<str>,
+        vod: &Vod,
+    ) {
         // An object that is still being uploaded is removed after the upload.
-        let Some(Kept::There { name }) = &vod.kept else { return };
-        match cx.apps.get(app).and_then(|app| app.vod.s3.clone()) {
-            Some(storage) => {
-                let removal = Removal::new(app, Object { storage, name: name.to_string() });
-                self.remove_object(cx, now, removal);
-            }
-            None => {
-                tracing::warn!(
-                    app = &**app,
-                    object = &**name,
-                    "object not removed from S3: s3RecordingEnabled is off"
-                )
-            }
+        let Some(Kept::There(uploaded)) = &vod.kept else { return };
+        let Uploaded { name, store } = &**uploaded;
+        let (app_name, object) = (&**app, &**name);
+        let Some(storage) = cx.apps.get(app).and_then(|app| app.vod.s3.clone()) else {
+            let reason = "s3RecordingEnabled is off";
+            return tracing::warn!(app = app_name, object, reason, "object not removed from S3");
+        };
+        if let Some(Store { endpoint, bucket }) =
+            store.as_ref().filter(|store| **store != Store::of(&storage))
+        {
+            let reason = "the settings name another storage";
+            return tracing::warn!(
+                app = app_name,
+                endpoint,
+                bucket,
+                object,
+                reason,
+                "object not removed from S3"
+            );
         }
+        let own = Vod::key(app, vod.vod_id.as_deref().unwrap_or_default());
+        let object = Object { storage, name: name.to_string(), own };
+        self.remove_object(cx, records, now, Removal::new(app, object));
     }
 
-    fn remove_object(&mut self, cx: &mut Context, now: Now, removal: Removal<Object>) {
-        let Object { storage, name } = removal.target.clone();
+    /// Removes an object, unless another record names it.
+    fn remove_object(&mut self, cx: &mut Context, records: &Records, now: Now, removal: Removal<Object>) {
+        let Object { storage, name, own } = removal.target.clone();
+        let place = (Store::of(&storage), name.clone());
+        if self.is_object_of_other(cx, records, (&place.0, &name), &own) {
+            tracing::info!(app = &*removal.app, object = name, "object kept: it belongs to another record");
+            self.objects.removing.remove(&place);
+            return;
+        }
+        self.objects.removing.insert(place.clone());
         let work = ObjectWork { storage, name, action: ObjectAction::Remove };
         let again = removal.clone();
         let sent = cx.submit_for(&removal.app, Work::Object(work), move |control, now, outcome| {
@@ -311,6 +342,8 @@ impl Files {
                 tracing::warn!(app = &*again.app, object, failed, reason, "object not removed from S3");
                 control.files.objects.removals.note_failure();
                 control.files.remove_later(now, again);
+            } else {
+                control.files.objects.removing.remove(&place);
             }
         });
         if !sent {
@@ -332,8 +365,8 @@ impl Files {
         let Some(vod) = self.vod_of(records, &key).cloned() else {
             // The record was removed during the upload, so the uploaded object is removed too.
             if outcome == ObjectOutcome::Done {
-                let removal = Removal::new(&key.app, Object { storage, name });
-                self.remove_object(cx, now, removal);
+                let object = Object { storage, name, own: key.clone() };
+                self.remove_object(cx, records, now, Removal::new(&key.app, object));
             }
             self.objects.failed.remove(&key);
             return;
@@ -348,12 +381,13 @@ impl Files {
                     "uploaded to S3"
                 );
                 self.objects.uploaded = self.objects.uploaded.saturating_add(1);
+                let uploaded = Uploaded { name: name.into(), store: Some(Store::of(&storage)) };
                 self.objects.failed.remove(&key);
                 self.put_vod(
                     records,
                     now,
                     key,
-                    Some(Vod { kept: Some(Kept::There { name: name.into() }), ..vod }),
+                    Some(Vod { kept: Some(Kept::There(Box::new(uploaded))), ..vod }),
                 );
             }
             ObjectOutcome::NoFile => {

@@ -47,11 +47,11 @@ impl Files {
             }
             let before = records.auxiliary.get(&key).cloned();
             management.end_sessions_of(before.as_ref(), record.as_ref());
-            self.kept_recorded(cx, now, &key, before.as_ref(), record.as_ref());
+            self.kept_recorded(cx, records, now, (&key, before.as_ref(), record.as_ref()));
             records.auxiliary.apply(key, record);
         }
         for (app, vod) in write.files {
-            self.remove_file(cx, now, &app, &vod);
+            self.remove_file(cx, records, now, &app, &vod);
         }
         if let Some((requester, response)) = write.waiter
             && !self.upload_recorded(cx, records, now, requester.session())

@@ -15,6 +15,7 @@ mod files;
 mod leftovers;
 mod names;
 mod rooms;
+mod taken;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 
 pub(in crate::control) use self::names::stream_of;
 use self::rooms::{RoomClock, participants, room_of};
+use self::taken::OldFile;
 use super::answer::Outcome;
 use super::broadcast::Broadcast;
 use super::context::Context;
@@ -36,7 +38,7 @@ use crate::control::live::Registry;
 use crate::mail::{ClipRange, RecordingNews, RecordingOrder, ToWorker};
 use crate::protocol::Container;
 use crate::store;
-use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
+use crate::types::{Now, RecordingId, StreamId, StreamKey, WallClock, WorkerId};
 
 /// Pause before a failed step is retried.
 const RETRY: Duration = Duration::from_secs(30);
@@ -108,6 +110,19 @@ struct Writing {
     key: store::Key,
 }
 
+/// State of the removal of recordings.
+#[derive(Debug, Default)]
+struct Sweep {
+    /// Time of the next search for old recordings.
+    due: Option<Instant>,
+    /// The wall clock, as the searches saw it.
+    wall_clock: WallClock,
+    /// Records of old recordings that are still to be removed. The disk was full, so their files were removed first.
+    removed_while_full: BTreeSet<store::Key>,
+    /// Paths of files whose removal is under way or waits for another attempt. Their names are not given to new files.
+    removing: BTreeSet<Vec<String>>,
+}
+
 /// All recordings.
 #[derive(Debug, Default)]
 pub(super) struct Recordings {
@@ -126,15 +141,12 @@ pub(super) struct Recordings {
     /// Messages to workers, held back until the files of the server's earlier runs are found; `None` afterwards.
     held: Option<Vec<(WorkerId, ToWorker)>>,
     retries: BTreeSet<(Instant, Retry)>,
-    /// Paths of files to remove, whose records are removed.
-    removals: Removals<Vec<String>>,
-    /// Time of the next search for old recordings.
-    sweep_due: Option<Instant>,
+    /// Files to remove, whose records are removed.
+    removals: Removals<OldFile>,
+    sweep: Sweep,
     windows: leftovers::Windows,
     /// Files that an older process of this server may still write or upload.
     postponed: BTreeSet<store::Key>,
-    /// Records of old recordings that are still to be removed. The disk was full, so their files were removed first.
-    removed_while_full: BTreeSet<store::Key>,
     /// Number of failed recordings and files since the start.
     failures: u64,
 }
@@ -170,6 +182,11 @@ impl Recordings {
         self.failures
     }
 
+    /// Returns the records that are not yet known to be stored.
+    pub(super) fn unsaved(&self) -> impl Iterator<Item = (&store::Key, &Vod)> {
+        self.unsaved.iter()
+    }
+
     /// Number of running recordings per application, for all applications that have any.
     pub(super) fn counts(&self) -> BTreeMap<&Arc<str>, usize> {
         let mut counts = BTreeMap::new();
@@ -192,7 +209,7 @@ impl Recordings {
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         let retry = self.retries.first().map(|(at, _)| *at);
-        [retry, self.sweep_due, self.removals.deadline()].into_iter().flatten().min()
+        [retry, self.sweep.due, self.removals.deadline()].into_iter().flatten().min()
     }
 
     /// Number of clips of an application being written.
@@ -453,9 +470,9 @@ impl Recorder<'_> {
             }
         }
         while let Some(removal) = self.files.recordings.removals.take_due(self.now.mono) {
-            self.files.remove_again(self.cx, self.records, self.now, removal);
+            self.files.remove_path(self.cx, self.records, self.now, removal);
         }
-        if self.files.recordings.sweep_due.is_some_and(|due| due <= self.now.mono) {
+        if self.files.recordings.sweep.due.is_some_and(|due| due <= self.now.mono) {
             self.files.remove_old_recordings(self.cx, self.records, self.now);
         }
     }
@@ -485,6 +502,8 @@ impl Recorder<'_> {
             return Recorded::Refused;
         };
         let (folder, stem) = self.records.recording_place(self.now, key, name, &settings.recording);
+        let name_of_first = format!("{stem}.{}", container.name());
+        let number = self.files.free_number(self.records, &key.app, &folder, &name_of_first);
         self.files.recordings.ordered = self.files.recordings.ordered.saturating_add(1);
         let recording = RecordingId(self.files.recordings.ordered);
         let (vod, began) = (self.files.vod_id(self.cx, self.now), wall(self.now));
@@ -510,8 +529,17 @@ impl Recorder<'_> {
             (settings.recording.file_ms_max, settings.recording.file_bytes_max);
         let kind = if clip.is_some() { CLIP } else { container.name() };
         let clip = clip.map(|(range, _)| range);
-        let order =
-            RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max, clip };
+        let order = RecordingOrder {
+            recording,
+            kind,
+            stream,
+            folder,
+            stem,
+            number,
+            file_ms_max,
+            file_bytes_max,
+            clip,
+        };
         self.files.post_recording(self.cx, worker, ToWorker::StartRecording(Box::new(order)));
         Recorded::Done { vod, began }
     }

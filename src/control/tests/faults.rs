@@ -17,7 +17,7 @@ fn with_vods(ids: &[&str]) -> (Rig, Faults) {
     let put = |id: &&str| {
         let below = ["streams".to_owned(), format!("{id}.mp4")];
         let finished = Finished { bytes: 7, duration_ms: Some(1) };
-        let (key, bytes) = found_recording("live", &below, id, 1, finished);
+        let (key, bytes) = found_recording("live", &below, id, 1_600_000_000_000, finished);
         store::Op::Put(key, bytes)
     };
     store.commit(&ids.iter().map(put).collect::<Vec<_>>()).unwrap();

@@ -1,7 +1,7 @@
 //! Shares of resources: how much one application may use, and how much is left for the others.
 
 use super::*;
-use crate::control::records::auxiliary::{Auxiliary, Kept, Vod};
+use crate::control::records::auxiliary::{Auxiliary, Kept, Uploaded, Vod};
 use crate::control::removals::WAITING_MAX;
 use crate::jobs::{ObjectOutcome, RecordingOutcome, RecordingWork, Work};
 
@@ -239,10 +239,14 @@ const S3: [(&str, &str); 5] = [
 
 impl Rig {
     fn add_file(&mut self, app: &str, id: &str, kept: Option<Kept>) {
+        self.add_named_file(app, (id, id), kept);
+    }
+
+    fn add_named_file(&mut self, app: &str, (id, name): (&str, &str), kept: Option<Kept>) {
         let vod = Vod {
             vod_id: Some(id.to_owned()),
-            vod_name: Some(format!("{id}.mp4")),
-            file_path: Some(format!("streams/{id}.mp4")),
+            vod_name: Some(format!("{name}.mp4")),
+            file_path: Some(format!("streams/{name}.mp4")),
             kind: Some(Vod::RECORDED.to_owned()),
             kept,
             ..Vod::default()
@@ -358,7 +362,7 @@ fn a_removal_that_is_retried_spares_a_new_file_of_that_name() {
     rig.run_for(ms(10));
     let [job] = rig.removals_of("live")[..] else { panic!("one removal") };
     rig.done(job, Outcome::Recording(RecordingOutcome::Failed("the disk is gone".into())));
-    rig.add_file("live", "v", None);
+    rig.add_named_file("live", ("w", "v"), None);
     rig.run_for(secs(120));
     assert!(rig.removals_of("live").is_empty());
 }
@@ -369,7 +373,11 @@ fn q_17_removals_from_a_silent_storage_leave_room_for_the_files_of_others() {
     for (app, files) in [("live", 300), ("LiveApp", 1)] {
         for n in 0..files {
             let id = format!("v{n}");
-            rig.add_file(app, &id, Some(Kept::There { name: id.as_str().into() }));
+            rig.add_file(
+                app,
+                &id,
+                Some(Kept::There(Box::new(Uploaded { name: id.as_str().into(), store: None }))),
+            );
             rig.delete_file(app, &id);
         }
         rig.run_for(ms(10));

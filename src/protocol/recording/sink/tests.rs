@@ -126,9 +126,12 @@ impl Rig {
         self.jobs += 1;
         let fault = if self.jobs > self.faults_after { self.faults.pop_front() } else { None };
         let outcome = fault.unwrap_or_else(|| match job.work {
-            Work::FileAppend { to: AppendTo::Recording { path }, data } => {
+            Work::FileAppend { to: AppendTo::Recording { path, from }, data } => {
                 let ending = self.sink.container.name();
                 assert!(data.is_empty() && path == ["live".to_owned(), format!("s.{ending}")]);
+                // Each file is named after the one before it.
+                let after = if self.files.is_empty() { 0 } else { self.files.len() as u64 + 1 };
+                assert_eq!(from, after);
                 let file = Arc::new(Memory::default());
                 self.files.push(Arc::clone(&file));
                 let name = Some(format!("s_{}.{ending}", self.files.len()));
