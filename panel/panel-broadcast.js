@@ -78,6 +78,9 @@ function Graph({ label, value, trail, top }) {
   return html`<div><p class="value">${value}</p><${Spark} values=${trail} top=${top} label=${label} /><p class="quiet">${label}</p></div>`;
 }
 
+/** A publisher: its protocol, program and address. */
+const described = (one) => [one.publishType, one.userAgent !== "N/A" && one.userAgent, one.remoteIp].filter(Boolean).join(" · ");
+
 /** The tracks of the publisher, with their rates over the last seconds. */
 function Figures({ app, one, source }) {
   const live = isLive(one);
@@ -94,7 +97,8 @@ function Figures({ app, one, source }) {
   const trips = useTrail(source, source?.rttMs);
   const viewers = useTrail(one, viewersOf(one), hour?.viewers);
   const rows = [
-    [strings.publisher, [one.publishType, one.userAgent !== "N/A" && one.userAgent, one.remoteIp].filter(Boolean).join(" · ") || "–"],
+    [strings.publisher, described(one) || "–"],
+    ...(live && source?.standby ? [[strings.standby, [described(source.standby), source.standby.sends ? strings.standbyReady : strings.standbySilent].join(" · ")]] : []),
     [strings.codecs, live && source ? codecsOf(source) || "–" : "–"],
     [strings.since, one.startTime && live ? `${moment(one.startTime)} (${span(Date.now() - one.startTime)})` : "–"],
     [strings.resolution, live && one.width ? `${one.width} × ${one.height}` : "–"],

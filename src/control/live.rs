@@ -55,6 +55,11 @@ impl Source {
     fn counted_network(&self) -> Option<IpAddr> {
         (!self.ingest.is_fetched()).then_some(self.network)
     }
+
+    /// True if the publisher counts for the limit of this address.
+    pub(super) fn counts_for(&self, address: IpAddr) -> bool {
+        self.counted_network() == Some(network(address))
+    }
 }
 
 /// State of a stream as last reported to hooks and workers.

@@ -368,7 +368,7 @@ impl Control {
         }
         let settings = self.cx.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         self.outbound.supervisor.steady(now.mono, Job::Pull(id));
-        self.outbound.sources.copy_lives(&request.key);
+        self.outbound.sources.copy_lives(now.mono, &request.key);
         tracing::info!(key = %request.key, attempt, "source is delivering");
         match self.registry.find(&request.key) {
             Some(stream) if self.registry.is_taken_over(stream, &request) => {

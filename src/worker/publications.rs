@@ -19,7 +19,7 @@ use super::standbys::{self, Passed};
 use super::streams::{Live, SourceCount};
 use super::turn::Turn;
 use super::{Worker, demand};
-use crate::hub::{Entry, Flush};
+use crate::hub::{Entry, Flush, Pauses};
 use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
 use crate::protocol::{PublicationEvent, PublicationNews, PublishAsk, Reply, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, SessionRef, StreamId};
@@ -140,12 +140,13 @@ impl Live {
                     Err(refusal) => conns.publish_refused(id, refusal),
                 }
                 if let (Some((stream, _)), Some(silence)) = (granted, waits) {
-                    self.standbys.begin(turn.now.mono, (id, publication), stream, silence);
+                    let pauses = Pauses::default();
+                    self.standbys.begin(turn.now.mono, (id, publication), (stream, silence), pauses);
                 } else if let Some((stream, position)) = granted {
                     let count = self.sources.entry(stream).or_default();
                     count.position = position;
                     count.behind = Behind::new(position);
-                    count.last_unit = Some(turn.now.mono);
+                    (count.last_unit, count.pauses) = (Some(turn.now.mono), Pauses::default());
                     count.publisher = Some(session);
                 }
                 let verdict = verdict.map(|grant| *grant);
@@ -221,8 +222,16 @@ impl Live {
             Passed::Unit(unit, tracks) => {
                 ingest_mapped(self, turn, conns, memory, (id, stream), (unit, tracks));
             }
-            Passed::Nothing => {}
-            Passed::NeedsKeyFrame(stream, track) => self.need_key_frame(turn, conns, stream, track),
+            Passed::Retained => {}
+            Passed::LeftOut(track) => {
+                // A publisher whose units are left out is not silent.
+                if let Some(count) = self.sources.get_mut(&stream) {
+                    count.hear(turn.now.mono);
+                }
+                if let Some(track) = track {
+                    self.need_key_frame(turn, conns, stream, track);
+                }
+            }
         }
     }
 
@@ -399,7 +408,7 @@ pub(super) fn ingest_mapped(
     };
     let count = live.sources.entry(stream).or_default();
     count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
-    count.last_unit = Some(turn.now.mono);
+    count.hear(turn.now.mono);
     let is_video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
     count.pictures = count.pictures.saturating_add(u64::from(is_video));
     let has_stopped = count.video.note(turn.now.mono, is_video);

@@ -21,7 +21,7 @@ use super::standbys::{self, Standbys};
 use super::transcoders::TranscoderBudget;
 use super::turn::Turn;
 use super::{Output, Worker};
-use crate::hub::{MirroredUnit, Stream};
+use crate::hub::{MirroredUnit, Pauses, Stream};
 use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews, sinks};
 use crate::types::{ConnId, Handle, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
@@ -205,10 +205,20 @@ pub(super) struct SourceCount {
     /// Time of the last log line about a derived track that is left out.
     pub(super) left_out_told: Option<Instant>,
     pub(super) last_unit: Option<Instant>,
+    /// The pauses between the publisher's units.
+    pub(super) pauses: Pauses,
     pub(super) video: VideoWatch,
     pub(super) position: media::Position,
     pub(super) behind: Behind,
     pub(super) publisher: Option<SessionRef>,
+}
+
+impl SourceCount {
+    /// Notes that a unit of the publisher has arrived.
+    pub(super) fn hear(&mut self, now: Instant) {
+        self.last_unit = Some(now);
+        self.pauses.note(now);
+    }
 }
 
 /// Makes the request with which a worker asks for a stream from the worker that has its publisher.

@@ -21,7 +21,7 @@ pub(super) const FIRST: &[Key] = &[
         "standbyAfterMs",
         "1000",
         "Silence before a takeover",
-        "Milliseconds without media after which a publisher is replaced by its standby",
+        "Least number of milliseconds without media after which a publisher is replaced by its standby",
     ),
     key(
         DELIVERY,

@@ -33,6 +33,11 @@ impl Control {
             News::Nodes(all) => {
                 cluster.nodes_told(now.mono, all, &mut changes);
                 cluster.bury(now.mono);
+                if cluster.have_relays_changed() {
+                    self.outgoing(now).follow_relays();
+                }
+                self.end_orphans(now);
+                let cluster = &mut self.registry.cluster;
                 if cluster.is_pair() && !cluster.has_other() {
                     self.cx.set_side(None);
                     have_records(&mut self.records, now);
@@ -104,9 +109,11 @@ impl Control {
 impl Outgoing<'_> {
     /// Cleans up an id that a gone node held: marks the stream as ended, and starts its source here. If the stream is a
     /// copy, its viewers stay.
-    fn clear_up(&mut self, key: &StreamKey) {
+    pub(super) fn clear_up(&mut self, key: &StreamKey) {
         let is_copy = self.outbound.is_copy(self.registry, key);
         if is_copy || !self.registry.is_live(key) {
+            // The record of a room, or of another main track, changes with the end of a subtrack.
+            self.registry.touched_mains.extend(self.records.main_track_of(key));
             self.records.terminated(self.now, key.clone());
             self.take_source(key);
         }

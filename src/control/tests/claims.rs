@@ -594,3 +594,54 @@ fn a_node_that_starts_leaves_alone_what_a_live_node_has_and_puts_right_what_none
     assert_eq!(stored, ["nobody-s", "their-stray", "theirs", "waiting", "waiting-stray"]);
     assert_eq!(rig.burials().len(), 2);
 }
+
+#[test]
+fn a_stream_whose_node_dies_while_it_waits_for_the_publisher_ends() {
+    // (somebody claims the id meanwhile, the stream ends after some time)
+    for (is_claimed, ends) in [(false, true), (true, false)] {
+        let mut rig = Rig::with_directory(&[]);
+        rig.create("s");
+        let key = StreamKey::new("live", "s");
+        rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+        "broadcasting".clone_into(&mut rig.control.records.get_mut(&key).unwrap().status);
+        // The publisher is lost, and then the node.
+        rig.tell_news(News::Claim { key: key.clone(), holder: None });
+        let census = || News::Nodes(vec![node("b", 1, true), node("c", 1, false)]);
+        let status = |rig: &Rig| rig.control.records.get(&key).unwrap().status.clone();
+        let steps = |rig: &mut Rig, count: u32| {
+            for _ in 0..count {
+                rig.tell_news(census());
+                rig.run_for(Duration::from_secs(1));
+            }
+        };
+        // The publisher may be expected at another node, for `publisherGraceMs`.
+        steps(&mut rig, 14);
+        assert_eq!(status(&rig), "broadcasting");
+        if is_claimed {
+            rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 2, 8)) });
+            rig.tell_news(News::Claim { key: key.clone(), holder: None });
+        }
+        steps(&mut rig, 3);
+        assert_eq!(status(&rig) == "terminated_unexpectedly", ends);
+    }
+}
+
+#[test]
+fn a_room_follows_the_end_of_its_streams_at_a_dead_node() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.create("room");
+    let body = r#"{"streamId":"s","mainTrackStreamId":"room"}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/create", body).0, 200);
+    let [room, key] = ["room", "s"].map(|id| StreamKey::new("live", id));
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+    for of in [&room, &key] {
+        let record = rig.control.records.get_mut(of).unwrap();
+        "broadcasting".clone_into(&mut record.status);
+        record.is_virtual = of == &room;
+    }
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, false)]));
+    assert_eq!(rig.burials(), [7]);
+    rig.tell_news(News::Claim { key: key.clone(), holder: None });
+    let status = |of: &StreamKey| rig.control.records.get(of).unwrap().status.clone();
+    assert_eq!((&*status(&key), &*status(&room)), ("terminated_unexpectedly", "finished"));
+}

@@ -183,6 +183,21 @@ fn a_broken_connection_is_made_anew_at_once_and_viewers_stay() {
 }
 
 #[test]
+fn an_origin_whose_connections_break_again_and_again_is_left_for_another() {
+    let mut rig = Rig::edge(BOTH, &[]);
+    let (mut worker, mut order) = rig.want();
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        asked.push(order.address.to_string());
+        let (session, grant) = rig.copy_begins(worker, &order);
+        rig.gone(session, grant.stream, Departure::Lost, 5000);
+        rig.copy_ends(&order, lost());
+        (worker, order) = rig.attempts_of_copies().remove(0);
+    }
+    assert_eq!(asked, ["10.0.0.1:5000", "10.0.0.1:5000", "10.0.0.1:5000", "10.0.0.2:1935"]);
+}
+
+#[test]
 fn a_stream_that_is_over_at_its_origin_is_over_here() {
     let mut rig = Rig::edge(NORTH, &[]);
     let (worker, order) = rig.want();

@@ -105,6 +105,11 @@ impl FilePath {
         self.root.is_some()
     }
 
+    /// True if the file is a picture of a stream.
+    pub(super) fn is_picture(&self) -> bool {
+        matches!(&self.root, Some(Root::Beside(root)) if root.picture.is_some())
+    }
+
     /// Returns the blob published under this name, unless it is too old.
     pub(super) fn blob<'b>(&self, ctx: &Context<'b>) -> Option<&'b Arc<Blob>> {
         let blob = ctx.blobs.get(self.segments.first()?, &self.name_below()?)?;
