@@ -323,7 +323,7 @@ impl Cluster {
     }
 
     /// True if a ticket of this node has the id, or has asked for it.
-    fn is_claimed_here(&self, key: &StreamKey) -> bool {
+    pub(in crate::control) fn is_claimed_here(&self, key: &StreamKey) -> bool {
         self.tickets.contains_key(key)
     }
 
