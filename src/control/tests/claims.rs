@@ -416,6 +416,16 @@ fn leases_that_ran_out_while_the_directory_was_away_are_given_time() {
     rig.takes_time(&key);
 }
 
+#[test]
+fn leases_that_seem_to_have_run_out_because_the_directory_s_clock_was_set_are_given_time() {
+    let mut rig = Rig::with_directory(&[]);
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
+    rig.tell_news(News::ClockSet);
+    rig.takes_time(&key);
+}
+
 /// A directory that hangs breaks no connection. The first node that it answers again must not end the claims of the
 /// other nodes, which could not renew their leases either.
 #[test]
