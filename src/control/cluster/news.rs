@@ -54,6 +54,7 @@ impl Control {
             News::Pair(process) => {
                 let unclaimed = Unclaimed::of(&self.registry, &self.outbound, &self.access);
                 self.registry.cluster.pair(process, unclaimed);
+                self.access.tell_all_present();
                 self.cx.set_side(Some(Side::Guest));
                 share_records(&mut self.records, now);
             }
