@@ -573,10 +573,8 @@ mod tests {
         };
         rig.keeper.frame(Frame::News { news: WireNews::of(granted.clone()).unwrap() });
         rig.keeper.gone();
-        let told = rig.heard.try_iter().filter_map(|mail| match mail {
-            ControlMail::Directory(news) => Some(news),
-            _ => None,
-        });
+        let news = |mail| if let ControlMail::Directory(news) = mail { Some(news) } else { None };
+        let told = rig.heard.try_iter().filter_map(news);
         let told: Vec<News> = told.collect();
         let away = News::Answer {
             ticket: 8,
