@@ -318,7 +318,7 @@ impl Outgoing<'_> {
         if self.outbound.sources.absent.contains(self.now.mono, key) || is_refused {
             return false;
         }
-        if self.outbound.is_short_for_source(self.cx, self.registry, self.now, &settings) {
+        if self.outbound.is_short_for_copy(self.cx, self.now, &settings) {
             tracing::info!(%key, "copy not fetched: the server is short of resources");
             return false;
         }

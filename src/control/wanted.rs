@@ -110,7 +110,9 @@ impl Outgoing<'_> {
             return;
         }
         if !self.records.get(key).is_some_and(starts_by_viewer) {
-            if !self.begin_view(key) && !self.fetch_copy(key, via) {
+            // A publisher here has claimed the id and is about to be admitted.
+            let is_coming = self.registry.cluster.is_claimed_here(key);
+            if !is_coming && !self.begin_view(key) && !self.fetch_copy(key, via) {
                 self.cx.post_all(&ToWorker::NotComing(key.clone()));
             }
             return;

@@ -274,7 +274,7 @@ impl Store for RedbStore {
 
     fn backup(&mut self, backup: &Backup) -> Copying {
         let (path, backup) = (self.path.clone(), backup.clone());
-        if backup::has_younger(&path, backup.age_min) {
+        if backup::has_younger(&path, &backup) {
             return Box::new(|| Ok(()));
         }
         if !self.is_at_home() {
@@ -315,7 +315,7 @@ fn copy_snapshot(path: &Path, snapshot: &ReadTransaction, backup: &Backup) -> Re
         failed.and_then(|()| write(&ops))
     })?;
     tracing::info!(file = %to.display(), records, "store backed up");
-    backup::remove_old(path, backup.kept);
+    backup::remove_old(path, backup.kept, &backup.name);
     Ok(())
 }
 

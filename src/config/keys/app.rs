@@ -126,7 +126,7 @@ pub(super) const FIRST: &[Key] = &[
         "ingestingStreamLimit",
         "-1",
         "Live streams at once",
-        "Maximum live streams of the application; -1: no limit",
+        "Maximum live streams of the application, without copies of other nodes' streams; -1: no limit",
     ),
     key(
         LIMITS,

@@ -102,6 +102,9 @@ impl Control {
             Some(Auxiliary::Subscriber(subscriber)) => Some(subscriber.clone()),
             Some(Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_)) | None => None,
         };
+        if self.registry.cluster.is_pair() {
+            self.files.note_postponed(&key, record.as_ref());
+        }
         self.records.auxiliary.apply(key.clone(), record);
         if let Some(subscriber) = subscriber {
             // A blocked subscriber is disconnected.

@@ -152,8 +152,8 @@ pub(in crate::control) struct Cluster {
     /// Connections of subscribers.
     present: Present,
     is_away: bool,
-    /// While the directory was unreachable, leases of other nodes may have expired. They may still be renewed until
-    /// this time.
+    /// While the directory was unreachable, or when its clock was set, leases of other nodes may have expired. They may
+    /// still be renewed until this time.
     settles_until: Option<Instant>,
     /// Time at which the list of nodes last arrived.
     census: Option<Instant>,
@@ -323,7 +323,7 @@ impl Cluster {
     }
 
     /// True if a ticket of this node has the id, or has asked for it.
-    fn is_claimed_here(&self, key: &StreamKey) -> bool {
+    pub(in crate::control) fn is_claimed_here(&self, key: &StreamKey) -> bool {
         self.tickets.contains_key(key)
     }
 
@@ -374,8 +374,7 @@ impl Cluster {
     /// Notes whether the directory can be reached. When it can be reached again, all held claims are reported to it.
     pub(in crate::control) fn contact(&mut self, now: Instant, is_there: bool) {
         if self.is_away && is_there {
-            let lease = self.shared_lease();
-            self.settles_until = lease.and_then(|lease| now.checked_add(lease));
+            self.settle(now);
             let keep = |held: &Held| Request::Keep { key: held.key.clone(), token: held.token };
             let mut held: Vec<&Held> = self.held.values().collect();
             held.sort_by(|a, b| (&a.key, b.token).cmp(&(&b.key, a.token)));
@@ -383,6 +382,11 @@ impl Cluster {
             self.requests.extend(held.into_iter().map(keep));
         }
         self.is_away = !is_there;
+    }
+
+    /// Gives the other nodes the time of a lease to renew their leases, in which none counts as gone.
+    fn settle(&mut self, now: Instant) {
+        self.settles_until = self.shared_lease().and_then(|lease| now.checked_add(lease));
     }
 
     /// Sets the valid claim of an id, as reported by the directory.

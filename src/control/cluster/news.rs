@@ -49,10 +49,12 @@ impl Control {
             }
             News::Burnt { ticket, is_burnt } => self.handle_burnt(now, Ticket::of(ticket), is_burnt),
             News::Contact(is_there) => cluster.note_contact(now.mono, is_there),
+            News::ClockSet => cluster.note_clock_set(now.mono),
             News::Lost => cluster.ask(Request::Refill(self.records.encoded())),
             News::Pair(process) => {
                 let unclaimed = Unclaimed::of(&self.registry, &self.outbound, &self.access);
                 self.registry.cluster.pair(process, unclaimed);
+                self.access.tell_all_present();
                 self.cx.set_side(Some(Side::Guest));
                 share_records(&mut self.records, now);
             }
@@ -131,5 +133,11 @@ impl Cluster {
             (false, true) | (true, false) => {}
         }
         self.contact(now, is_there);
+    }
+
+    /// Notes that the directory's clock was set. For the duration of a lease, no node counts as gone.
+    fn note_clock_set(&mut self, now: Instant) {
+        tracing::warn!("clock of the directory was set; nodes get the time of a lease to renew theirs");
+        self.settle(now);
     }
 }

@@ -128,6 +128,8 @@ impl Cluster {
                 self.have(&process, ticket, key);
             }
         }
+        // The new process has heard of no connections yet.
+        self.present.told.clear();
         let own = self.claims.iter().filter(|(_, holder)| self.is_own(holder));
         let own = own.map(|(key, holder)| (key.clone(), holder.clone())).collect();
         self.requests.push_back(Request::Paired(own));
