@@ -169,9 +169,7 @@ impl Copying {
 
     /// Notes a failure. Returns false if the copy should be given up.
     fn goes_on(&mut self, now: Instant, is_absent: bool) -> bool {
-        // The end of an established connection is no failed attempt: its origin may still have the stream.
-        let is_attempt = self.lost.is_some();
-        self.failures = self.failures.saturating_add(usize::from(is_attempt));
+        self.failures = self.failures.saturating_add(1);
         self.absent = self.absent.saturating_add(usize::from(is_absent));
         self.lost.get_or_insert(now);
         (self.is_promised || self.absent < self.origins.len()) && !self.is_lost(now)
@@ -184,9 +182,10 @@ impl Copying {
         self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= patience)
     }
 
-    /// True if each origin was tried at least once since units last arrived.
+    /// True if each origin was tried at least once since units last arrived. More failures than origins are required,
+    /// because the first failure may be the loss of an established connection instead of a failed attempt.
     const fn asked_all(&self) -> bool {
-        self.failures >= self.origins.len()
+        self.failures > self.origins.len()
     }
 }
 
