@@ -55,11 +55,12 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// Looks at the clocks. Returns true if ages may be computed from dates.
-    pub fn is_trusted(&mut self, now: Now) -> bool {
+    /// Looks at the clocks. Returns true if ages may be computed from dates. `on_set` is called if the wall clock was set
+    /// since the last look.
+    pub fn is_trusted(&mut self, now: Now, on_set: impl FnOnce()) -> bool {
         let expected_ms = self.last.map(|last| Calendar::new(last).date_ms(now.mono));
         if expected_ms.is_some_and(|expected| expected.abs_diff(now.wall_ms) > SET_BY_MS) {
-            tracing::warn!("wall clock was set: nothing is removed by its age for an hour");
+            on_set();
             self.doubted_until = now.mono.checked_add(DOUBT);
         }
         self.last = Some(now);
@@ -158,7 +159,7 @@ mod tests {
         let (began, mut clock) = (Instant::now(), WallClock::default());
         let mut look = |second: u64, wall_s: u64| {
             let mono = began + Duration::from_secs(second);
-            clock.is_trusted(Now { mono, wall_ms: wall_s * 1000 })
+            clock.is_trusted(Now { mono, wall_ms: wall_s * 1000 }, || ())
         };
         let slow = [look(0, 1000), look(60, 1060), look(120, 1360)];
         assert_eq!(slow, [true; 3], "less than five minutes between two looks");

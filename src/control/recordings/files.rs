@@ -265,7 +265,8 @@ impl Files {
         let ends = |app: &AppSettings| app.recording.age_max.is_some() || app.recording.bytes_max.is_some();
         let apps = cx.apps.values().filter(|app| ends(app)).map(|app| Arc::clone(&app.name));
         let apps: Vec<_> = apps.collect();
-        let goes_by_age = self.recordings.sweep.wall_clock.is_trusted(now);
+        let on_set = || tracing::warn!("wall clock was set: no recording is removed by its age for an hour");
+        let goes_by_age = self.recordings.sweep.wall_clock.is_trusted(now, on_set);
         self.recordings.sweep.due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
         for app in apps {
             if !self.may_remove(&app) {

@@ -77,7 +77,8 @@ impl Ledger {
 
     /// True if the age of a folder may be computed from its date ([`WallClock`]).
     fn trusts_dates(&self, now: Now) -> bool {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner).is_trusted(now)
+        let on_set = || tracing::warn!("wall clock was set: no DVR folder is removed by its age for an hour");
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).is_trusted(now, on_set)
     }
 
     /// Notes that a folder is being removed. Returns false if a stream writes to it, or it is being removed already.

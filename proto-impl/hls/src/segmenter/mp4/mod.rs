@@ -572,8 +572,7 @@ impl Mp4Segmenter {
             if step.saturating_sub(short) > UNEVEN_MS.max(step / 4) {
                 let longest = steps.last().map_or(step, |longest| (*longest).min(STEP_MS_MAX));
                 // The longest frame, plus a millisecond, is 15 % of the target, so no frame takes a
-                // part from below 85 % to above 100 %. The target is limited to the duration of a
-                // segment.
+                // part from below 85 % to above 100 %. A segment's duration is the limit.
                 let target = longest.saturating_add(1).saturating_mul(100) / 15 + 1;
                 let target = target.max(self.rules.part_ms).max(least * 100 / 85).min(self.rules.segment_ms);
                 self.parts.target_ms = Some(target);
