@@ -3,12 +3,11 @@
 //! A silent track would hold back the others, whose segments end with those of the first video. So it counts as having
 //! left the stream until its next unit, or until the next key frame of video.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{Track, TrackId, TrackKind, Tracks};
+use media::{Track, TrackId, TrackKind};
 
-use crate::hub::{Chosen, Entry, Fit, Selection};
+use crate::hub::Entry;
 
 /// Time of the other tracks after which a video without units is silent. After as long a pause, segments follow a
 /// discontinuity anyway.
@@ -91,20 +90,6 @@ impl Silence {
         let is_overdue = |lane: &&mut Lane| !lane.is_silent && now.saturating_sub(lane.last) > lane.patience;
         let count = self.lanes.iter_mut().filter(is_overdue).map(|lane| lane.is_silent = true).count();
         (count > 0).then_some(News::Silence)
-    }
-
-    /// Returns the choice without the tracks that are silent.
-    pub(super) fn present(&self, chosen: &Chosen, selection: Selection) -> Chosen {
-        if !self.lanes.iter().any(|lane| lane.is_silent) {
-            return chosen.clone();
-        }
-        let all = chosen.all();
-        let tracks = all.iter().filter(|track| !self.is_silent(track.id)).cloned();
-        let mut present = Chosen::default();
-        // The choice has only tracks that fit.
-        let fit = |track: &Track| if chosen.contains(track.id) { Fit::Well } else { Fit::No };
-        present.update(selection, &Arc::new(Tracks::new(all.epoch, tracks)), &fit);
-        present
     }
 
     pub(super) fn is_silent(&self, track: TrackId) -> bool {

@@ -51,7 +51,6 @@ use super::live::{LiveSink, Presenter};
 use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
-use super::silence::{News, Silence};
 use super::sink;
 use super::subtitles::Spoken;
 use super::{DASH, DELTA, ENDING, NAME, start, stream_of, tailor};
@@ -187,8 +186,6 @@ struct Around {
     /// Time at which the newest complete segment of the first rendition ends.
     boundary_ms: Option<i64>,
     chosen_epoch: u32,
-    /// Tracks that send nothing.
-    silence: Silence,
     /// The renditions of other streams, as of the last key frame.
     beside: Beside,
 }
@@ -246,11 +243,6 @@ impl Ladder {
         }
     }
 
-    /// Returns the rule for the tracks of the stream from which renditions are made.
-    const fn selection(&self) -> Selection {
-        Selection { video: Pick::First, data: self.settings.metadata.pick(), ..Selection::ALL }
-    }
-
     /// True if the ladder's segments are fragmented MP4.
     const fn has_mp4(&self) -> bool {
         matches!(self.layout, Layout::Apart) || self.settings.fragmented
@@ -273,16 +265,9 @@ impl Ladder {
         self.others(blobs).first().is_none_or(|first| !self.is_earlier(*first))
     }
 
-    /// True if all variants share the audio of this stream, whose number is `index`. A stream whose audio returns does
-    /// not take over from the one that has gone on meanwhile.
-    fn leads_sound(&self, blobs: &Blobs, index: u8) -> bool {
+    /// True if all variants share the audio of this stream.
+    fn leads_sound(&self, blobs: &Blobs) -> bool {
         let others = self.others(blobs);
-        let name = format!("{}{}{ENDING}", self.folder, apart::shared_sound(&self.main, index));
-        let publisher = blobs.get(&self.key.app, &name).map(|blob| blob.stream);
-        let has_sound = |stream| others.iter().any(|(other, rung)| rung.is_sound && *other == stream);
-        if let Some(publisher) = publisher.filter(|one| *one == self.stream || has_sound(*one)) {
-            return publisher == self.stream;
-        }
         !others.iter().any(|(stream, rung)| rung.is_sound && self.is_earlier((*stream, rung)))
     }
 
@@ -296,7 +281,6 @@ impl Ladder {
                 marks: first.marks.clone(),
                 keys: first.keys.clone(),
                 target: first.target,
-                is_sound: first.is_sound,
             }),
             longest_ms: others.iter().map(|(_, one)| longest_ms(&one.marks, &one.keys)).max().unwrap_or(0),
         }
@@ -328,10 +312,8 @@ impl Ladder {
 
     /// Makes the renditions of these tracks, and removes those whose tracks have left.
     fn set_tracks(&mut self, ctx: &Context<'_>, chosen: &Chosen) {
-        let present = self.around.silence.present(chosen, self.selection());
-        let chosen = &present;
-        let has_others = self.others(ctx.blobs).iter().any(|(_, rung)| !rung.is_sound);
-        let wanted = self.wanted(chosen, has_others);
+        self.around.chosen_epoch = chosen.epoch();
+        let wanted = self.wanted(chosen);
         let mut before = std::mem::take(&mut self.rungs);
         before.append(&mut self.around.absent);
         for selection in wanted {
@@ -362,25 +344,11 @@ impl Ladder {
         }
     }
 
-    /// Notes the time of a unit. Makes the renditions anew if the tracks have changed, or if one of them has fallen
-    /// silent or sends again.
-    fn note_tracks(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
-        let has_other = chosen.epoch() != self.around.chosen_epoch;
-        if has_other {
-            self.around.chosen_epoch = chosen.epoch();
-            self.around.silence = Silence::of(self.may_fall_silent(chosen));
-        }
-        match self.around.silence.note(entry) {
-            Some(News::KeyFrameNeeded(track)) => self.publishing.need_key_frame(track),
-            Some(_) => self.set_tracks(ctx, chosen),
-            None if has_other => self.set_tracks(ctx, chosen),
-            None => {}
-        }
-    }
-
     /// Takes a unit whose time is known.
     fn take_timed(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
-        self.note_tracks(ctx, entry, chosen);
+        if chosen.epoch() != self.around.chosen_epoch {
+            self.set_tracks(ctx, chosen);
+        }
         self.lag.note(entry, chosen);
         let shared = self.clock.shared(entry);
         let is_end = |rung: &Rung| rung.end_before(&shared).is_some();
@@ -505,7 +473,7 @@ impl Ladder {
             low.reports = reports;
         }
         self.publish_playlist(name, &playlist, progress);
-        if rung.is_sound && self.leads_sound(blobs, rung.index) && !self.shown.is_left {
+        if rung.is_sound && self.leads_sound(blobs) && !self.shown.is_left {
             let base = apart::shared_sound(&self.main, rung.index);
             let app = &self.key.app;
             let former = || blobs.get(app, &format!("{}{base}{ENDING}", self.folder));
@@ -559,9 +527,6 @@ impl Ladder {
     fn remove(&mut self, rung: &Rung) {
         let own = rung.name().map(str::to_owned);
         let is_gone = rung.is_sound && !self.shown.is_left;
-        if rung.is_sound {
-            self.shown.splices.remove(&rung.index);
-        }
         let shared = is_gone.then(|| apart::shared_sound(&self.main, rung.index));
         for base in own.into_iter().chain(shared) {
             let name = format!("{}{base}{ENDING}", self.folder);
@@ -572,7 +537,7 @@ impl Ladder {
 
     fn described(&self, rung: &Rung) -> mail::Rung {
         let window = rung.window();
-        let Lead { marks, keys, target, .. } = rung.lead();
+        let Lead { marks, keys, target } = rung.lead();
         mail::Rung {
             sink: self.layout.kind(),
             began: self.start.number,
@@ -674,8 +639,10 @@ impl Namer {
 
 impl Presenter for Ladder {
     fn format(&self) -> Format {
+        let data = self.settings.metadata.pick();
+        let selection = Selection { video: Pick::First, data, ..Selection::ALL };
         if self.has_mp4() { cmaf::format(&self.settings) } else { Format::new(&sink::FORMAT, 0) }
-            .select(self.selection())
+            .select(selection)
     }
 
     fn publishing(&self) -> &Publishing {

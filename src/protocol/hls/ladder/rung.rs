@@ -36,8 +36,6 @@ pub(super) struct Lead {
     pub(super) keys: Vec<i64>,
     /// The leading rendition's target duration, once it is known.
     pub(super) target: Option<Duration>,
-    /// True if the leading rendition is audio. Its segments may end anywhere, so no video waits for their ends.
-    pub(super) is_sound: bool,
 }
 
 /// Facts about the other renditions.
@@ -234,11 +232,6 @@ impl Rung {
     /// True if this is the rendition of the selection.
     pub(super) fn is_of(&self, selection: Selection) -> bool {
         self.selection == selection
-    }
-
-    /// Returns the rule for the tracks of the rendition.
-    pub(super) const fn selection(&self) -> Selection {
-        self.selection
     }
 
     /// True if the rendition is additional audio, beside the first one.
@@ -462,8 +455,7 @@ impl Rung {
     fn note_mark(&mut self, before: u64, beside: &Beside) {
         let Some(mark) = self.note_begin(before) else { return };
         let place = beside.lead.as_ref().and_then(|lead| lead.place(mark.begin_ms, self.segment_ms));
-        let is_behind_sound = beside.lead.as_ref().is_some_and(|lead| lead.is_sound) && !self.is_sound;
-        if let Some(due_ms) = place.and_then(|place| place.due_ms).filter(|_| !is_behind_sound) {
+        if let Some(due_ms) = place.and_then(|place| place.due_ms) {
             self.window_mut().end_from(due_ms);
         }
         let has_waited = beside.lead.is_none() || self.window().has_waited();
@@ -625,7 +617,7 @@ impl Rung {
     pub(super) fn lead(&self) -> Lead {
         let target = Some(self.window().playlist().target_duration).filter(|target| !target.is_zero());
         let (marks, keys) = (self.marks.iter().copied().collect(), self.keys.iter().copied().collect());
-        Lead { marks, keys, target, is_sound: self.is_sound }
+        Lead { marks, keys, target }
     }
 
     /// Returns the width and height of the rendition's video.

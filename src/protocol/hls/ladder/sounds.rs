@@ -15,21 +15,8 @@ use crate::protocol::hls::sounds::{self, Choice};
 use crate::protocol::hls::{ENDING, cmaf, sink};
 
 impl Ladder {
-    /// Returns the tracks that may hold back the renditions: all videos and, in renditions of their own, the audio
-    /// beside them.
-    pub(super) fn may_fall_silent<'t>(
-        &self,
-        chosen: &'t Chosen,
-    ) -> impl Iterator<Item = &'t Track> + use<'t> {
-        let is_apart = self.layout == Layout::Apart;
-        let sounds = chosen.of_kind(TrackKind::Audio).filter(move |_| is_apart);
-        let has_lead = chosen.lead().is_some();
-        chosen.of_kind(TrackKind::Video).chain(sounds).skip(usize::from(!has_lead))
-    }
-
-    /// Returns the selection of tracks for each rendition of the stream: videos, then audio beside them. `has_others` is
-    /// true if another stream has a video to which players can switch.
-    pub(super) fn wanted(&self, chosen: &Chosen, has_others: bool) -> Vec<Selection> {
+    /// Returns the selection of tracks for each rendition of the stream: videos, then audio beside them.
+    pub(super) fn wanted(&self, chosen: &Chosen) -> Vec<Selection> {
         let only = |video: Pick, audio: Pick| Selection { video, audio, data: Pick::None, silence: false };
         let beside = if self.layout == Layout::Apart { Pick::None } else { Pick::Default };
         let videos: Vec<&Track> = chosen.of_kind(TrackKind::Video).collect();
@@ -38,11 +25,6 @@ impl Ladder {
             [video] if video.member.is_some() => vec![only(Pick::First, beside)],
             _ => videos.iter().map(|video| only(Pick::Only(video.id), beside)).collect(),
         };
-        if wanted.is_empty() && self.layout == Layout::Together && !has_others {
-            // Players would never find another rendition, so that of the last video goes on with its audio.
-            let last = self.rungs.iter().find(|rung| !rung.is_sound && rung.selection().video != Pick::None);
-            wanted.extend(last.map(Rung::selection));
-        }
         let fit: fn(&Track) -> Fit = match self.has_mp4() {
             false => sink::fit,
             true if self.settings.protects_samples() => cmaf::fit_protected,

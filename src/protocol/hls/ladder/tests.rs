@@ -2,10 +2,9 @@
 
 mod apart;
 mod several_sounds;
-mod silence;
 mod subtitles;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,7 +18,7 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Fit, Pick};
 use crate::mail::{MainTrack, SessionSettings, StreamDetails};
-use crate::protocol::{Apps, Event, OrderEvent, SubscriptionEvent, schema};
+use crate::protocol::{Apps, Event, OrderEvent, schema};
 
 const WALL_MS: u64 = 1_795_806_797_674;
 const FRAME_MS: i64 = 40;
@@ -55,10 +54,6 @@ struct Rig {
     languages: &'static [&'static str],
     /// Time from decoding to presentation of pictures.
     lag_ms: i64,
-    /// Tracks that send nothing at present.
-    silent: BTreeSet<(&'static str, TrackId)>,
-    /// The streams whose publishers were asked for a key frame.
-    asked: Vec<String>,
 }
 
 fn video(n: u8, height: u32) -> Track {
@@ -97,8 +92,6 @@ impl Rig {
             before: &[],
             languages: &["deu"],
             lag_ms: 0,
-            silent: BTreeSet::new(),
-            asked: Vec::new(),
         }
     }
 
@@ -130,10 +123,6 @@ impl Rig {
         while let Some(event) = member.sink.publishing.poll(self.now) {
             if let Event::Order(OrderEvent::Blob(blob)) = event {
                 assert_eq!(self.blobs.publish(Arc::new(*blob)), crate::hub::Published::Stored);
-            } else if let Event::Subscription(_, SubscriptionEvent::KeyFrameNeeded(Some(TrackId::VIDEO))) =
-                event
-            {
-                self.asked.push(id.to_owned());
             }
         }
     }
@@ -176,8 +165,7 @@ impl Rig {
             blobs: &self.blobs,
             draining: false,
         };
-        let sends = |track: &&Track| !self.silent.iter().any(|(of, silent)| *of == id && *silent == track.id);
-        for track in Arc::clone(&member.tracks).iter().filter(sends) {
+        for track in Arc::clone(&member.tracks).iter() {
             let dts = Timescale::MILLISECONDS.convert(dts_ms, track.timescale);
             let is_video = track.kind() == TrackKind::Video;
             let lag = Timescale::MILLISECONDS.convert(self.lag_ms, track.timescale);
