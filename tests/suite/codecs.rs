@@ -116,8 +116,8 @@ pub fn frames(bodies: &[Body], kind: MediaKind) -> Vec<(u32, i32, Bytes)> {
 fn every_codec_reaches_a_player_that_announced_it_unchanged() {
     let server = Server::start(&[]);
     let files = files();
+    let _publishers: Vec<_> = files.iter().map(|(name, file)| publish(&server, name, file)).collect();
     for (name, file) in &files {
-        let _publisher = publish(&server, name, file);
         let (source, played) = (bodies(&resent(&server, file)), played(&server, name, FourCcs::ALL, 100));
         for kind in [MediaKind::Video, MediaKind::Audio] {
             let (all, got) = (frames(&source, kind), frames(&played, kind));

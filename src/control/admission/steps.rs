@@ -115,7 +115,8 @@ impl<'c> Gate<'c> {
     /// passes; its standby counts like another stream, unless it replaces a standby that counts.
     fn check_limits(self, request: &PublishRequest) -> Result<(), Refusal> {
         let Self { cx, records, registry, outbound, now, .. } = self;
-        if registry.is_live(&request.key) && !registry.would_stand_by(records, now, request) {
+        let is_counted = registry.is_live(&request.key) && !outbound.is_copy(registry, &request.key);
+        if is_counted && !registry.would_stand_by(records, now, request) {
             return Ok(());
         }
         let app = cx.app_of(&request.key).ok_or(Refusal::NoApplication)?;

@@ -88,6 +88,11 @@ impl Files {
         let written = self.recordings.writing.keys().filter_map(in_folder);
         let removed = self.recordings.sweep.removing.iter().filter_map(in_folder);
         let all = written.chain(removed).chain(unsaved).chain(stored).chain(first_stored);
-        all.max().map_or(0, |highest| highest.saturating_add(1))
+        let all: Vec<u64> = all.collect();
+        // `cam_2.mp4` alone is the file of a stream of that name.
+        if !all.contains(&0) {
+            return 0;
+        }
+        all.into_iter().max().map_or(0, |highest| highest.saturating_add(1))
     }
 }

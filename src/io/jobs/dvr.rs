@@ -343,9 +343,11 @@ fn remove_files<'a>(
 fn clear(root: &Path, ledger: &Ledger, folder: &[String]) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
     // The folder may still belong to the stream that has ended.
-    ledger.with(root, app, |usage| usage.removing.insert(stream.to_owned()));
+    let is_first = ledger.with(root, app, |usage| usage.removing.insert(stream.to_owned()));
     let removed = path_of(root, folder).and_then(fs::remove_dir_all);
-    ledger.end_removal(root, app, stream);
+    if is_first {
+        ledger.end_removal(root, app, stream);
+    }
     match removed {
         Err(error) if !is_missing(&error) => return Err(error),
         Ok(()) | Err(_) => {}
@@ -443,10 +445,10 @@ fn sweep(root: &Path, ledger: &Ledger, app: &str, keep: Duration) {
 fn sweep_now(root: &Path, ledger: &Ledger, app: &str, keep: Duration) -> usize {
     let now = clock::now();
     ledger.with(root, app, |usage| usage.swept = Some(now.mono));
-    if !ledger.trusts_dates(now) {
-        return 0;
-    }
-    let may_remove = |name: &str, path: &Path| is_older(path, keep) && ledger.begin_removal(root, app, name);
+    let trusts_dates = ledger.trusts_dates(now);
+    let may_remove = |name: &str, path: &Path| {
+        trusts_dates && is_older(path, keep) && ledger.begin_removal(root, app, name)
+    };
     let old = folders(root, app).filter(|(name, path)| may_remove(name, path));
     let removed = old.filter(|(name, path)| {
         let removed = fs::remove_dir_all(path);
