@@ -5,6 +5,10 @@
 export const HERE = new URL(".", import.meta.url).href;
 const BASE = `${HERE}rest/v2`;
 const RETRY_MS = 2000;
+/** Name under which the browser keeps the roles of the user who logged in last. */
+const ROLES = "roles";
+/** Roles, the one with the most rights first. */
+const RANKS = ["ADMIN", "USER", "READ_ONLY"];
 
 /** Functions that are called when the connection to the server is lost or restored. */
 const listeners = new Set();
@@ -28,6 +32,21 @@ function setOffline(offline) {
   if (offline === isOffline) return;
   isOffline = offline;
   for (const listener of listeners) listener(offline);
+}
+
+/** Keeps the message of a successful login: `scope/ROLE`, or an object with the role in each scope. */
+export const noteRoles = (message) => localStorage.setItem(ROLES, message ?? "");
+
+/**
+ * The role of the user in an application, or without one, in the server; READ_ONLY where the user has no role. Pages hide what
+ * the role does not allow. If the login told no roles at all, nothing is hidden; the server refuses what is not allowed.
+ */
+export function roleIn(app) {
+  const told = localStorage.getItem(ROLES) ?? "";
+  if (!told) return RANKS[0];
+  const at = told.lastIndexOf("/");
+  const roles = told.startsWith("{") ? JSON.parse(told) : { [told.slice(0, at)]: told.slice(at + 1) };
+  return RANKS.find((role) => [roles.system, roles[app]].includes(role)) ?? RANKS.at(-1);
 }
 
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -100,17 +119,29 @@ export async function call(method, path, body, options) {
 
 /** A page of a list whose pages the server limits in bytes; `next` is the offset of the next page, or null. */
 export async function pageOf(path, offset, signal) {
-  const response = await respond("GET", `${path}?offset=${offset}`, undefined, { signal });
+  return paged(await respond("GET", `${path}?offset=${offset}`, undefined, { signal }));
+}
+
+async function paged(response) {
   const next = response.headers.get("Next-Offset");
   return { list: (await read(response)) ?? [], next: next === null ? null : Number(next) };
 }
 
-/** Calls an application's API through the management API, where the login is valid: the path is a parameter, encoded once. */
-export function callApp(app, method, path, body, options) {
+/** The path of an application's API in the management API, where the login is valid: the inner path is a parameter, encoded once. */
+function inApp(app, path) {
   const [plain, query] = path.split("?");
   const more = query ? `&${query}` : "";
-  const inner = encodeURIComponent(`${app}/rest/v2${decodeURIComponent(plain)}`);
-  return call(method, `/request?_path=${inner}${more}`, body, options);
+  return `/request?_path=${encodeURIComponent(`${app}/rest/v2${decodeURIComponent(plain)}`)}${more}`;
+}
+
+/** Calls an application's API. */
+export function callApp(app, method, path, body, options) {
+  return call(method, inApp(app, path), body, options);
+}
+
+/** A page of an application's list, with the offset of the next page if the server has cut it short. */
+export async function pageOfApp(app, path) {
+  return paged(await respond("GET", inApp(app, path)));
 }
 
 /**

@@ -92,7 +92,7 @@ function Row({ app, one, selected, onSelect }) {
   const run = (what) => attempt(() => doApp(app, "POST", `${path}/${what}`));
   const state = health(one);
   return html`<tr>
-    <td class="tick"><input type="checkbox" checked=${selected} onChange=${onSelect} aria-label=${strings.select(name)} /></td>
+    <td class="tick writes"><input type="checkbox" checked=${selected} onChange=${onSelect} aria-label=${strings.select(name)} /></td>
     <td><div class="named"><${Thumb} app=${app} id=${one.streamId} live=${isLive(one)} /><div>
       <a href=${`#/broadcast/${encodeURIComponent(app)}/${encodeURIComponent(one.streamId)}`}>${name}</a>
       ${one.name && html`<small class="quiet id">${one.streamId}</small>`}</div></div>
@@ -104,8 +104,8 @@ function Row({ app, one, selected, onSelect }) {
     <td class="number" data-label=${strings.viewers}>${isLive(one) ? viewersOf(one) : "–"}</td>
     <td class="number" data-label=${strings.bitrate}>${isLive(one) ? bits(one.bitrate) : "–"}</td>
     <td class="end">
-      ${isLive(one) && html`<button type="button" class="small" aria-label=${strings.stopOne(name)} onClick=${() => run("stop")}><${Icon} name="stop" />${strings.stop}</button>`}
-      ${!isLive(one) && SOURCES.includes(one.type) && html`<button type="button" class="small" aria-label=${strings.startOne(name)} onClick=${() => run("start")}><${Icon} name="play" />${strings.start}</button>`}
+      ${isLive(one) && html`<button type="button" class="small writes" aria-label=${strings.stopOne(name)} onClick=${() => run("stop")}><${Icon} name="stop" />${strings.stop}</button>`}
+      ${!isLive(one) && SOURCES.includes(one.type) && html`<button type="button" class="small writes" aria-label=${strings.startOne(name)} onClick=${() => run("start")}><${Icon} name="play" />${strings.start}</button>`}
     </td>
   </tr>`;
 }
@@ -117,7 +117,7 @@ function Files({ app, onDone }) {
     onDone();
   };
   const give = () => attempt(async () => save(`${app}-broadcasts.json`, exported(await allBroadcasts(app))));
-  return html`<${OpenFile} label=${strings.importFile} icon="upload" onText=${take} />
+  return html`<span class="writes"><${OpenFile} label=${strings.importFile} icon="upload" onText=${take} /></span>
     <button type="button" onClick=${give}><${Icon} name="download" />${strings.exportFile}</button>`;
 }
 
@@ -164,7 +164,7 @@ export default function Application({ args: [app] }) {
       <div class="actions">
         <${Files} app=${app} onDone=${again} />
         <${TestButton} app=${app} />
-        <button type="button" class="main" onClick=${() => setCreating(true)}><${Icon} name="add" />${strings.create}</button>
+        <button type="button" class="main writes" onClick=${() => setCreating(true)}><${Icon} name="add" />${strings.create}</button>
       </div>
     </header>
     <div class="tools">
@@ -180,7 +180,7 @@ export default function Application({ args: [app] }) {
         <option value="">${strings.all}</option>
         ${PROTOCOLS.map((name) => html`<option value=${name}>${name}</option>`)}
       </select></label>
-      ${chosen.size > 0 && html`<button type="button" class="danger" onClick=${() => setRemoving(true)}>${strings.removeMany(chosen.size)}</button>`}
+      ${chosen.size > 0 && html`<button type="button" class="danger writes" onClick=${() => setRemoving(true)}>${strings.removeMany(chosen.size)}</button>`}
     </div>
     ${page && list.length === 0 && (query.search || isFiltered
       ? html`<p class="quiet">${strings.nothingFound}</p>`
@@ -189,7 +189,7 @@ export default function Application({ args: [app] }) {
           <${FirstSteps} app=${app} />`)}
     ${list.length > 0 && html`<table>
       <thead><tr>
-        <th class="tick"><input type="checkbox" checked=${all} aria-label=${strings.selectAll}
+        <th class="tick writes"><input type="checkbox" checked=${all} aria-label=${strings.selectAll}
           onChange=${() => setChosen(new Set(all ? [] : list.map((one) => one.streamId)))} /></th>
         <th>${strings.name}</th><th>${strings.status}</th><th>${strings.source}</th><th>${strings.health}</th><th class="number">${strings.viewers}</th><th class="number">${strings.bitrate}</th><th></th>
       </tr></thead>

@@ -78,6 +78,9 @@ function Graph({ label, value, trail, top }) {
   return html`<div><p class="value">${value}</p><${Spark} values=${trail} top=${top} label=${label} /><p class="quiet">${label}</p></div>`;
 }
 
+/** A publisher: its protocol, program and address. */
+const described = (one) => [one.publishType, one.userAgent !== "N/A" && one.userAgent, one.remoteIp].filter(Boolean).join(" · ");
+
 /** The tracks of the publisher, with their rates over the last seconds. */
 function Figures({ app, one, source }) {
   const live = isLive(one);
@@ -94,7 +97,8 @@ function Figures({ app, one, source }) {
   const trips = useTrail(source, source?.rttMs);
   const viewers = useTrail(one, viewersOf(one), hour?.viewers);
   const rows = [
-    [strings.publisher, [one.publishType, one.userAgent !== "N/A" && one.userAgent, one.remoteIp].filter(Boolean).join(" · ") || "–"],
+    [strings.publisher, described(one) || "–"],
+    ...(live && source?.standby ? [[strings.standby, [described(source.standby), source.standby.sends ? strings.standbyReady : strings.standbySilent].join(" · ")]] : []),
     [strings.codecs, live && source ? codecsOf(source) || "–" : "–"],
     [strings.since, one.startTime && live ? `${moment(one.startTime)} (${span(Date.now() - one.startTime)})` : "–"],
     [strings.resolution, live && one.width ? `${one.width} × ${one.height}` : "–"],
@@ -152,9 +156,9 @@ function Endpoints({ app, one, histories }) {
         <${History} list=${histories?.find((other) => other.endpointUrl === endpoint.endpointUrl)?.history ?? []} />
         ${endpoint.leftOut?.length > 0 && html`<small class="quiet">${strings.leftOut(endpoint.leftOut.join(", "))}</small>`}</div>
       <${Badge} status=${endpoint.status} />
-      <button type="button" class="small" aria-label=${strings.removeEndpoint(endpoint.endpointUrl)} onClick=${() => setRemoving(endpoint)}>${strings.remove}</button>
+      <button type="button" class="small writes" aria-label=${strings.removeEndpoint(endpoint.endpointUrl)} onClick=${() => setRemoving(endpoint)}>${strings.remove}</button>
     </li>`)}</ul>
-    <form class="inline" onSubmit=${add}>
+    <form class="inline writes" onSubmit=${add}>
       <input name="url" required aria-label=${strings.endpointUrl} placeholder="rtmp://live.example/app/key" autocomplete="off" spellcheck=${false} />
       <button class="main">${strings.addEndpoint}</button>
     </form>
@@ -176,7 +180,7 @@ function Details({ app, one }) {
     if (one.type !== "liveStream") body.autoStartStopEnabled = form.demand === "on";
     await attempt(() => doApp(app, "PUT", pathOf(one.streamId), body), strings.saved);
   };
-  return html`<section class="card"><h2>${strings.edit}</h2>
+  return html`<section class="card writes"><h2>${strings.edit}</h2>
     <form onSubmit=${save}>
       <${Field} label=${strings.name}><input name="name" defaultValue=${one.name ?? ""} autocomplete="off" /><//>
       <${Field} label=${strings.description}><textarea name="description" rows="2" defaultValue=${one.description ?? ""}></textarea><//>
@@ -208,7 +212,7 @@ function Tokens({ app, id }) {
       <div><code>${token.tokenId}</code><small class="quiet">${strings.tokenKinds[token.type]} · ${moment(token.expireDate * 1000)}</small></div>
       <${Copy} text=${token.tokenId} label=${strings.tokens} />
     </li>`)}</ul>
-    <form class="inline" onSubmit=${add}>
+    <form class="inline writes" onSubmit=${add}>
       <select name="kind" aria-label=${strings.tokenKind}>${Object.entries(strings.tokenKinds).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select>
       <input name="until" type="datetime-local" required defaultValue=${tomorrow} aria-label=${strings.expires} />
       <button>${strings.addToken}</button>
@@ -241,12 +245,12 @@ function Subscribers({ app, id }) {
       <div>${one.subscriberId} <small class="quiet">${[
         strings.tokenKinds[one.type], one.connected && strings.connected, isBlocked(one) && strings.blockedUntil(moment(one.blockedUntilUnitTimeStampMs)),
       ].filter(Boolean).join(" · ")}</small></div>
-      ${!isBlocked(one) && html`<button type="button" class="small" aria-label=${strings.blockOne(one.subscriberId)}
+      ${!isBlocked(one) && html`<button type="button" class="small writes" aria-label=${strings.blockOne(one.subscriberId)}
         onClick=${() => run(() => doApp(app, "PUT", `${of(one)}/block/${BLOCK_SECONDS}/publish_play`))}>${strings.block}</button>`}
-      <button type="button" class="small" aria-label=${strings.removeSubscriber(one.subscriberId)}
+      <button type="button" class="small writes" aria-label=${strings.removeSubscriber(one.subscriberId)}
         onClick=${() => run(() => doApp(app, "DELETE", of(one)))}>${strings.remove}</button>
     </li>`)}</ul>
-    <form class="inline" onSubmit=${add}>
+    <form class="inline writes" onSubmit=${add}>
       <input name="subscriber" required aria-label=${strings.subscriberId} placeholder=${strings.subscriberId} autocomplete="off" spellcheck=${false} />
       <select name="kind" aria-label=${strings.tokenKind}>${Object.entries(strings.tokenKinds).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select>
       <button>${strings.addSubscriber}</button>
@@ -277,11 +281,11 @@ export default function Broadcast({ args: [app, id, way] }) {
     <header class="head">
       <h1>${name} <${Badge} status=${one.status} />${recordings?.length > 0 && html` <span class="badge" data-status="recording">${strings.isRecorded}</span>`}</h1>
       <div class="actions">
-        ${isSource && !isLive(one) && html`<button type="button" class="main" onClick=${() => run("start")}><${Icon} name="play" />${strings.start}</button>`}
-        ${one.type === "playlist" && isLive(one) && html`<button type="button" onClick=${() => attempt(() => doApp(app, "POST", `/broadcasts/playlists/${encodeURIComponent(id)}/next`))}>${strings.nextItem}</button>`}
-        ${isLive(one) && html`<button type="button" onClick=${() => run("stop")}><${Icon} name="stop" />${strings.stop}</button>`}
+        ${isSource && !isLive(one) && html`<button type="button" class="main writes" onClick=${() => run("start")}><${Icon} name="play" />${strings.start}</button>`}
+        ${one.type === "playlist" && isLive(one) && html`<button type="button" class="writes" onClick=${() => attempt(() => doApp(app, "POST", `/broadcasts/playlists/${encodeURIComponent(id)}/next`))}>${strings.nextItem}</button>`}
+        ${isLive(one) && html`<button type="button" class="writes" onClick=${() => run("stop")}><${Icon} name="stop" />${strings.stop}</button>`}
         <${Recording} app=${app} one=${one} running=${recordings ?? []} />
-        <button type="button" class="danger" onClick=${() => setRemoving(true)}><${Icon} name="remove" />${strings.remove}</button>
+        <button type="button" class="danger writes" onClick=${() => setRemoving(true)}><${Icon} name="remove" />${strings.remove}</button>
       </div>
     </header>
     <div class="columns">

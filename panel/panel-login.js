@@ -1,6 +1,6 @@
 // Login: the form for the first user, the login page, and the dialog for a user whose session has ended.
 
-import { call, doCall } from "./panel-api.js";
+import { call, doCall, noteRoles } from "./panel-api.js";
 import { Dialog, Field, html, useState, valuesOf } from "./panel-kit.js";
 import { Mark } from "./panel-icons.js";
 import { md5 } from "./panel-md5.js";
@@ -9,6 +9,7 @@ import { strings } from "./panel-strings.js";
 async function logIn(email, password) {
   const answer = await call("POST", "/users/authenticate", { email, password: md5(password) }, { open: true });
   if (!answer.success) throw new Error(answer.message || strings.wrongLogin);
+  noteRoles(answer.message);
 }
 
 function useForm(work) {

@@ -70,7 +70,7 @@ function Nodes() {
           <td class="number" data-label=${strings.cpu}>${percent(parseInt(node.cpu, 10))}</td>
           <td class="number" data-label=${strings.memory}>${percent(parseInt(node.memory, 10))}</td>
           <td data-label=${strings.lastHeard}>${moment(node.lastUpdateTime)}</td>
-          <td class="end">${state === "gone" && html`<button type="button" class="small" onClick=${() => remove(node)}>${strings.remove}</button>`}</td>
+          <td class="end">${state === "gone" && html`<button type="button" class="small manages" onClick=${() => remove(node)}>${strings.remove}</button>`}</td>
         </tr>`;
       })}</tbody>
     </table>`;
@@ -134,7 +134,7 @@ export default function Overview() {
       && html`<${FirstSteps} app=${applications.find((app) => app.name === "live")?.name ?? applications[0].name} />`}
     <header class="head">
       <h2>${strings.applications}</h2>
-      <button type="button" onClick=${() => setAdding(true)}><${Icon} name="add" />${strings.addApplication}</button>
+      <button type="button" class="manages" onClick=${() => setAdding(true)}><${Icon} name="add" />${strings.addApplication}</button>
     </header>
     <table>
       <thead><tr><th>${strings.name}</th><th class="number">${strings.liveStreams}</th><th class="number">${strings.broadcasts}</th><th class="number">${strings.recordingsRunning}</th><th class="number">${strings.storage}</th><th></th></tr></thead>
@@ -147,7 +147,7 @@ export default function Overview() {
           <td class="number" data-label=${strings.storage}>${storage(app.name) < 0 ? "–" : bytes(storage(app.name))}</td>
           <td class="end">
             <a class="button small" href=${`#/settings/${encodeURIComponent(app.name)}`}>${strings.settings}</a>
-            <button type="button" class="small" onClick=${() => setRemoving(app.name)}>${strings.remove}</button>
+            <button type="button" class="small manages" onClick=${() => setRemoving(app.name)}>${strings.remove}</button>
           </td>
         </tr>`)}
       </tbody>

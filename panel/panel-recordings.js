@@ -52,7 +52,7 @@ function Upload({ app, onDone }) {
 function Row({ app, one, selected, onSelect, onPlay, onRemove }) {
   const file = fileOf(app, one);
   return html`<tr>
-    <td class="tick"><input type="checkbox" checked=${selected} onChange=${onSelect} aria-label=${strings.select(one.vodName)} /></td>
+    <td class="tick writes"><input type="checkbox" checked=${selected} onChange=${onSelect} aria-label=${strings.select(one.vodName)} /></td>
     <td><button type="button" class="link" onClick=${onPlay}>${one.vodName}</button>
       <small class="quiet id">${one.type === "uploadedVod" ? strings.wasUploaded : one.streamName || one.streamId}</small></td>
     <td data-label=${strings.date}>${moment(one.creationDate)}</td>
@@ -61,7 +61,7 @@ function Row({ app, one, selected, onSelect, onPlay, onRemove }) {
     <td class="end many"><span class="nowrap">
       <a class="button small" href=${file} download=${one.vodName} aria-label=${strings.downloadOne(one.vodName)}>${strings.download}</a>${" "}
       <${Copy} text=${file} label=${one.vodName} />${" "}
-      <button type="button" class="small" aria-label=${strings.removeOne(one.vodName)} onClick=${onRemove}>${strings.remove}</button>
+      <button type="button" class="small writes" aria-label=${strings.removeOne(one.vodName)} onClick=${onRemove}>${strings.remove}</button>
     </span></td>
   </tr>`;
 }
@@ -100,7 +100,7 @@ export default function Recordings({ args: [app] }) {
     <header class="head">
       <h1>${strings.recordings}</h1>
       ${stored && html`<p class="quiet">${strings.sumOfRecordings(stored.vodCount, bytes(Math.max(0, stored.storage)))}</p>`}
-      <div class="actions"><${Upload} app=${app} onDone=${again} /></div>
+      <div class="actions writes"><${Upload} app=${app} onDone=${again} /></div>
     </header>
     <${Running} app=${app} list=${application?.recordings} />
     <div class="tools">
@@ -108,14 +108,14 @@ export default function Recordings({ args: [app] }) {
       <label>${strings.sortBy} <select value=${query.sort} onChange=${(event) => change({ sort: event.target.value })}>
         ${["date", "name"].map((key) => html`<option value=${key}>${strings.sorts[key]}</option>`)}
       </select></label>
-      ${chosen.size > 0 && html`<button type="button" class="danger" onClick=${() => setRemoving([...chosen])}>${strings.removeMany(chosen.size)}</button>`}
+      ${chosen.size > 0 && html`<button type="button" class="danger writes" onClick=${() => setRemoving([...chosen])}>${strings.removeMany(chosen.size)}</button>`}
     </div>
     ${page && list.length === 0 && (query.search
       ? html`<p class="quiet">${strings.nothingFound}</p>`
       : html`<section class="empty"><h2>${strings.noRecordings}</h2><p>${strings.noRecordingsText}</p></section>`)}
     ${list.length > 0 && html`<table>
       <thead><tr>
-        <th class="tick"><input type="checkbox" checked=${all} aria-label=${strings.selectAll}
+        <th class="tick writes"><input type="checkbox" checked=${all} aria-label=${strings.selectAll}
           onChange=${() => setChosen(new Set(all ? [] : list.map((one) => one.vodId)))} /></th>
         <th>${strings.name}</th><th>${strings.date}</th><th class="number">${strings.duration}</th><th class="number">${strings.size}</th><th></th>
       </tr></thead>
@@ -145,7 +145,7 @@ export function Recording({ app, one, running }) {
       await doApp(app, "PUT", `/broadcasts/${encodeURIComponent(one.streamId)}/recording/${!on}?recordType=${type}`);
     }
   });
-  return html`<button type="button" aria-pressed=${on} onClick=${turn}><${Icon} name=${on ? "stop" : "record"} />${on ? strings.stopRecording : strings.startRecording}</button>`;
+  return html`<button type="button" class="writes" aria-pressed=${on} onClick=${turn}><${Icon} name=${on ? "stop" : "record"} />${on ? strings.stopRecording : strings.startRecording}</button>`;
 }
 
 /** The recordings of the application that are running now. */
@@ -158,7 +158,7 @@ function Running({ app, list }) {
       <span class="badge" data-status="recording">${strings.isRecorded}</span>
       <div><a href=${`#/broadcast/${encodeURIComponent(app)}/${encodeURIComponent(one.streamId)}`}>${one.streamId}</a>
         <small class="quiet">${one.container} · ${strings.liveFor(span(Date.now() - one.startTime))}</small></div>
-      <button type="button" class="small" aria-label=${strings.stopRecordingOf(one.streamId)} onClick=${() => stop(one)}><${Icon} name="stop" />${strings.stop}</button>
+      <button type="button" class="small writes" aria-label=${strings.stopRecordingOf(one.streamId)} onClick=${() => stop(one)}><${Icon} name="stop" />${strings.stop}</button>
     </li>`)}</ul>
   </section>`;
 }

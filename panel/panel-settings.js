@@ -1,6 +1,6 @@
 // The settings of an application or of the server, with a search in their names and texts. Unsaved changes are marked.
 
-import { call, doCall } from "./panel-api.js";
+import { call, doCall, roleIn } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";
 import { CertificateDate, OpenFile, attempt, html, save, toast, useEffect, useLive, useState } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
@@ -27,10 +27,10 @@ function typed(text, old) {
 const shown = (value) => (value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
 /** A setting. Without a `value` it cannot be changed. Typed input stays text; `old` gives its type. */
-function Setting({ about, value, old, changed, onChange }) {
+function Setting({ about, value, old, changed, isRead, onChange }) {
   const name = about.name ?? about.key;
   const id = `setting-${name}`;
-  const fixed = about.fixed || value === undefined;
+  const fixed = isRead || about.fixed || value === undefined;
   const isSwitch = ["true", "false"].includes(about.default);
   const told = isSwitch && about.value !== null ? about.value === "true" : about.value ?? strings.hidden;
   const given = value === undefined ? told : value;
@@ -67,7 +67,7 @@ function Certificate() {
   return html`<section class="card certificate"><h2>${strings.certificate}</h2>
     <p class="quiet">${strings.certificateText}</p>
     <${CertificateDate} at=${server?.certificateExpires} />
-    <form onSubmit=${send}>
+    <form class="manages" onSubmit=${send}>
       <label class="field"><span>${strings.domain}</span><input name="domain" required autocomplete="off" placeholder="live.example" /></label>
       <label class="field"><span>${strings.fullChain}</span><input name="fullChainFile" type="file" required /></label>
       <label class="field"><span>${strings.privateKey}</span><input name="privateKeyFile" type="file" required /></label>
@@ -127,11 +127,11 @@ export default function Settings({ args: [app] }) {
     toast(strings.importedSettings(Object.keys(next).length));
   });
   const setting = (about) => html`<${Setting} key=${about.key} about=${about} value=${valueOf(about)} old=${stored[about.name]}
-    changed=${about.name in edited} onChange=${(value) => change(about.name, value)} />`;
+    changed=${about.name in edited} isRead=${roleIn(app) !== "ADMIN"} onChange=${(value) => change(about.name, value)} />`;
   return html`
     ${app && html`<p class="crumbs"><a href=${`#/app/${encodeURIComponent(app)}`}>${app}</a></p>`}
     <header class="head"><h1>${title}</h1>
-      <div class="actions"><${OpenFile} label=${strings.importFile} icon="upload" onText=${take} />
+      <div class="actions"><span class="manages"><${OpenFile} label=${strings.importFile} icon="upload" onText=${take} /></span>
         <button type="button" onClick=${give}><${Icon} name="download" />${strings.exportFile}</button></div>
     </header>
     ${!app && html`<p class="quiet">${strings.serverSettingsText}</p>`}

@@ -72,7 +72,7 @@ export function TestButton({ app, main }) {
     setBusy(false);
     if (id) location.hash = `#/broadcast/${encodeURIComponent(app)}/${id}/watch`;
   };
-  return html`<button type="button" class=${main ? "main" : ""} disabled=${busy} onClick=${start}>
+  return html`<button type="button" class=${main ? "main writes" : "writes"} disabled=${busy} onClick=${start}>
     <${Icon} name="start" />${busy ? strings.testBegins : strings.testStream}</button>`;
 }
 

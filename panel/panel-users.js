@@ -135,7 +135,7 @@ export default function Users() {
     <header class="head"><h1>${strings.users}</h1>
       <div class="actions">
         <button type="button" onClick=${() => setOpen("password")}>${strings.changePassword}</button>
-        <button type="button" class="main" onClick=${() => setOpen("add")}>${strings.addUser}</button>
+        <button type="button" class="main manages" onClick=${() => setOpen("add")}>${strings.addUser}</button>
       </div>
     </header>
     <table>
@@ -145,8 +145,8 @@ export default function Users() {
         <td data-label=${strings.role}>${rightsOf(user).map(([scope, role]) =>
           html`<div>${(strings.roles[role] ?? role).split(":")[0]} <span class="quiet">· ${scope === EVERYWHERE ? strings.everywhere : scope}</span></div>`)}</td>
         <td class="end many">
-          <button type="button" class="small" onClick=${() => setEditing(user)}>${strings.editShort}</button>
-          <button type="button" class="small" onClick=${() => setRemoving(user.email)}>${strings.remove}</button>
+          <button type="button" class="small manages" onClick=${() => setEditing(user)}>${strings.editShort}</button>
+          <button type="button" class="small manages" onClick=${() => setRemoving(user.email)}>${strings.remove}</button>
         </td>
       </tr>`)}</tbody>
     </table>

@@ -27,7 +27,7 @@ export function Viewers({ app, one }) {
     ${shown.length === 0 && elsewhere <= 0 && html`<p class="quiet">${live ? strings.noViewers : strings.notLive}</p>`}
     <ul class="list">${shown.map((viewer) => html`<li key=${viewer.viewerId}>
       <div><span>${viewer.clientIp}</span><small class="quiet">${strings.protocols[viewer.protocol] ?? viewer.protocol} · ${strings.liveFor(span(viewer.seconds * 1000))}</small></div>
-      <button type="button" class="small" aria-label=${strings.endViewerOf(viewer.clientIp)} onClick=${() => end(viewer)}><${Icon} name="stop" />${strings.endViewer}</button>
+      <button type="button" class="small writes" aria-label=${strings.endViewerOf(viewer.clientIp)} onClick=${() => end(viewer)}><${Icon} name="stop" />${strings.endViewer}</button>
     </li>`)}
     </ul>
     ${elsewhere > 0 && html`<p class="quiet">${strings.viewersElsewhere(elsewhere)}</p>`}

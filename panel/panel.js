@@ -1,7 +1,7 @@
 // The panel's frame: login, navigation, and the current page. Addresses are `#/page/…`.
 
 import { render } from "./preact.js";
-import { call, isFirstLogin, isLoggedIn, onConnection, setLogin } from "./panel-api.js";
+import { call, isFirstLogin, isLoggedIn, noteRoles, onConnection, roleIn, setLogin } from "./panel-api.js";
 import { Toasts, html, useEffect, useRef, useState } from "./panel-kit.js";
 import { Icon, Mark } from "./panel-icons.js";
 import { FirstUser, Login, LoginDialog } from "./panel-login.js";
@@ -81,9 +81,11 @@ function Shell({ onLogout }) {
   }, [at, args[0]]);
   const logOut = async () => {
     await call("DELETE", "/users/logout").catch(() => null);
+    noteRoles("");
     onLogout();
   };
-  const isIn = (app) => ["app", "broadcast", "recordings", "settings"].includes(at) && args[0] === app;
+  const app = ["app", "broadcast", "recordings", "settings"].includes(at) ? args[0] : undefined;
+  const isIn = (name) => app === name;
   return html`<div class="shell">
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>${strings.skip}</a>
     <header class="bar">
@@ -94,8 +96,8 @@ function Shell({ onLogout }) {
       <${Brand} />
       <${Link} to="overview" icon="overview" here=${at === "overview"}>${strings.overview}<//>
       <h2>${strings.applications}</h2>
-      ${apps.map((app) => html`<${Link} key=${app} to=${`app/${encodeURIComponent(app)}`} icon="app" here=${isIn(app)}>${app}<//>
-        ${isIn(app) && html`<${OfApp} key=${`${app}/`} app=${app} at=${at} />`}`)}
+      ${apps.map((name) => html`<${Link} key=${name} to=${`app/${encodeURIComponent(name)}`} icon="app" here=${isIn(name)}>${name}<//>
+        ${isIn(name) && html`<${OfApp} key=${`${name}/`} app=${name} at=${at} />`}`)}
       <h2>${strings.server}</h2>
       <${Link} to="server" icon="settings" here=${at === "server"}>${strings.serverSettings}<//>
       <${Link} to="users" icon="users" here=${at === "users"}>${strings.users}<//>
@@ -110,7 +112,7 @@ function Shell({ onLogout }) {
         <button type="button" onClick=${logOut}><${Icon} name="logout" />${strings.logout}</button>
       </div>
     </nav>
-    <main id="content" ref=${main} tabindex="-1"><${Page} name=${at} args=${args} /><${TestBar} /></main>
+    <main id="content" ref=${main} tabindex="-1" data-role=${roleIn(app)}><${Page} name=${at} args=${args} /><${TestBar} /></main>
   </div>`;
 }
 

@@ -1,5 +1,4 @@
-//! Warnings about settings of Ant Media Server that have no effect here but that an operator
-//! may rely on.
+//! Warnings about settings that have no effect or another one here, although an operator may rely on them.
 
 use super::{AppSettings, Values};
 
@@ -16,7 +15,8 @@ impl AppSettings {
     /// Returns the warnings, one line each.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
-        [database(&self.values), ladder(&self.values), flags(&self.values)].into_iter().flatten().collect()
+        let values = &self.values;
+        [database(values), ladder(values), flags(values), parts(values)].into_iter().flatten().collect()
     }
 }
 
@@ -42,6 +42,16 @@ fn flags(values: &Values) -> Option<String> {
     let missing = (!set.contains(&DELETES)).then(|| format!("-{DELETES}"));
     let differing: Vec<String> = unmet.chain(missing).collect();
     (!differing.is_empty()).then(|| format!("hlsflags: {} without effect here", differing.join(" ")))
+}
+
+/// Warns of parts that are so short that a segment would have more of them than a playlist lists.
+fn parts(values: &Values) -> Option<String> {
+    let [part_ms, time] = ["hls.part_ms", "hlsTime"].map(|key| values.text(key).trim().parse::<u64>());
+    let (part_ms, time) = (part_ms.ok()?, time.ok()?);
+    let least_ms = time.saturating_mul(1000) / 240;
+    (part_ms < least_ms).then(|| {
+        format!("hls.part_ms={part_ms}: parts have at least {least_ms} ms, because of hlsTime={time}")
+    })
 }
 
 /// Escapes a value for a one-line message.

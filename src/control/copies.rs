@@ -10,7 +10,7 @@
 //! 4. A copy without viewers ends after `edge.linger`. A publisher that is admitted here takes over the copy, with its
 //!    viewers and clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use relay::Viewers;
@@ -31,6 +31,10 @@ use super::{Control, Outbound};
 /// A copy that gets no units keeps its viewers for this time, multiplied by the number of origins. An origin that
 /// accepts the connection and then sends nothing is given up after this time.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A connection that breaks within this time after its first unit is short.
+const SHORT: Duration = Duration::from_secs(2);
+/// Number of short connections in a row after which another origin is tried.
+const SHORT_MAX: u32 = 3;
 /// Time before a stream that no origin has is requested again.
 const ABSENT_FOR: Duration = Duration::from_secs(1);
 /// Maximum number of streams remembered as absent.
@@ -41,14 +45,18 @@ const ABSENT_MAX: usize = 4096;
 pub(super) struct Copying {
     /// Nodes on whose behalf this node fetches the stream: they in turn fetch it from this node.
     via: Vec<String>,
-    /// The origins to try, in order.
+    /// The origins to try, the best first.
     origins: Vec<Origin>,
-    /// Index of the origin being tried.
-    at: usize,
+    /// URLs of the origins that have failed since units last arrived, or since all origins were tried.
+    tried: BTreeSet<String>,
     /// Number of attempts that have failed since units last arrived.
     failures: usize,
     /// Number of attempts since units last arrived that failed because the origin does not have the stream.
     absent: usize,
+    /// Time at which units began to arrive over the last connection that delivered any.
+    began: Option<Instant>,
+    /// Number of connections in a row that broke soon after they had begun to deliver units.
+    short: u32,
     /// Time at which units stopped arriving.
     lost: Option<Instant>,
     /// True if the origin has claimed the stream for a source that may not have delivered media yet.
@@ -94,11 +102,13 @@ impl Sources {
     }
 
     /// Resets the failures of a copy, because units of the copy arrive.
-    pub(super) fn copy_lives(&mut self, key: &StreamKey) {
+    pub(super) fn copy_lives(&mut self, now: Instant, key: &StreamKey) {
         let Some(id) = self.by_key.get(key) else { return };
         if let Some(copying) = self.by_id.get_mut(id).and_then(|source| source.copying.as_mut()) {
             (copying.lost, copying.failures, copying.absent) = (None, 0, 0);
             (copying.is_promised, copying.told) = (false, None);
+            copying.began = Some(now);
+            copying.tried.clear();
         }
     }
 }
@@ -106,12 +116,19 @@ impl Sources {
 impl Copying {
     /// Makes a copy that has one origin.
     pub(super) fn of(now: Now, origin: Origin) -> Self {
+        Self::from_origins(now, Vec::new(), vec![origin])
+    }
+
+    /// Makes a copy on behalf of the nodes in `via`.
+    fn from_origins(now: Now, via: Vec<String>, origins: Vec<Origin>) -> Self {
         Self {
-            via: Vec::new(),
-            origins: vec![origin],
-            at: 0,
+            via,
+            origins,
+            tried: BTreeSet::new(),
             failures: 0,
             absent: 0,
+            began: None,
+            short: 0,
             lost: Some(now.mono),
             is_promised: false,
             told: None,
@@ -122,14 +139,32 @@ impl Copying {
         &self.via
     }
 
-    /// Moves to the next of these origins; a single one is retried. If none are given, the previous origins are tried
-    /// again, because the publisher of a dead node may be moving to another node.
-    fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
+    /// Returns the origin to try next: the best of these that has not failed since units last arrived. When all have
+    /// failed, it begins anew. All nodes of a region thus return to the same relay, however the list has changed. If
+    /// none are given, the previous origins are tried again, because the publisher of a dead node may be moving to
+    /// another node. `failed` is the URL of an origin that has just failed; a broken connection is first made anew to
+    /// the same origin.
+    fn turn(&mut self, failed: Option<&str>, origins: Vec<Origin>) -> Option<Origin> {
         if !origins.is_empty() {
             self.origins = origins;
         }
-        self.at = self.at.saturating_add(1).checked_rem(self.origins.len())?;
-        self.origins.get(self.at).cloned()
+        self.tried.extend(failed.map(str::to_owned));
+        if self.origins.iter().all(|origin| self.tried.contains(&origin.url)) {
+            self.tried.clear();
+        }
+        self.origins.iter().find(|origin| !self.tried.contains(&origin.url)).cloned()
+    }
+
+    /// Notes that a connection has broken that delivered units. Returns true if the last [`SHORT_MAX`] connections have
+    /// each broken within [`SHORT`], so that the origin counts as failed.
+    fn breaks_often(&mut self, now: Instant) -> bool {
+        let is_short = self.began.is_some_and(|began| now.saturating_duration_since(began) < SHORT);
+        self.short = if is_short { self.short.saturating_add(1) } else { 0 };
+        if self.short < SHORT_MAX {
+            return false;
+        }
+        self.short = 0;
+        true
     }
 
     /// Notes a failure. Returns false if the copy should be given up.
@@ -261,16 +296,8 @@ impl Control {
         }
         self.outgoing(now).reconcile_pushes(key);
         self.recorder(now).reconcile_recording(key);
-        let copying = Copying {
-            via: Vec::new(),
-            origins,
-            at: 0,
-            failures: 0,
-            absent: 0,
-            lost: Some(now.mono),
-            is_promised: self.records.get(key).is_some_and(|record| record.source_wanted),
-            told: None,
-        };
+        let mut copying = Copying::from_origins(now, Vec::new(), origins);
+        copying.is_promised = self.records.get(key).is_some_and(|record| record.source_wanted);
         self.outgoing(now).start_source(Source::copy(now, key, origin, copying));
         true
     }
@@ -290,21 +317,12 @@ impl Outgoing<'_> {
         if self.outbound.sources.absent.contains(self.now.mono, key) || is_refused {
             return false;
         }
-        if self.outbound.is_short_for_source(self.cx, self.registry, self.now, &settings) {
+        if self.outbound.is_short_for_copy(self.cx, self.now, &settings) {
             tracing::info!(%key, "copy not fetched: the server is short of resources");
             return false;
         }
         tracing::info!(%key, places = origins.len(), "copy requested");
-        let copying = Copying {
-            via,
-            origins,
-            at: 0,
-            failures: 0,
-            absent: 0,
-            lost: Some(self.now.mono),
-            is_promised: false,
-            told: None,
-        };
+        let copying = Copying::from_origins(self.now, via, origins);
         self.start_source(Source::copy(self.now, key, origin, copying));
         true
     }
@@ -315,9 +333,11 @@ impl Outgoing<'_> {
         let origins = self.registry.cluster.origins_of(self.cx, &key);
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let Some(copying) = &mut source.copying else { return };
+        let is_failed = is_over || copying.lost.is_some() || copying.breaks_often(self.now.mono);
         let goes_on = copying.goes_on(self.now.mono, is_over);
         let asked_all = copying.asked_all();
-        let next = if goes_on { copying.turn(origins) } else { None };
+        let failed = is_failed.then_some(&*source.origin.url);
+        let next = if goes_on { copying.turn(failed, origins) } else { None };
         let Some(next) = next else {
             tracing::info!(%key, reason, "copy ended");
             return self.end_copy(&key, is_over);
@@ -347,6 +367,23 @@ impl Outgoing<'_> {
         }
     }
 
+    /// Moves copies to the relays through which their streams now enter this node's region, because a relay of the
+    /// region has joined, is gone or drains. Otherwise a stream would enter the region through two relays: the one that
+    /// nodes have used so far, and the one that nodes choose from now on.
+    pub(super) fn follow_relays(&mut self) {
+        let copies = self.outbound.sources.by_id.values().filter(|source| source.copying.is_some());
+        let cluster = &self.registry.cluster;
+        let is_moved = |source: &&Source| {
+            let best = cluster.route_to(&source.key).into_iter().next();
+            best.is_some_and(|Location { host, port, .. }| format!("{host}:{port}") != source.origin.url)
+        };
+        let moved: Vec<StreamKey> = copies.filter(is_moved).map(|source| source.key.clone()).collect();
+        for key in moved {
+            tracing::debug!(%key, "copy moves to another relay of the region");
+            self.ask_anew(&key);
+        }
+    }
+
     /// Interrupts the fetching of a copy, and requests the stream again from the origin that the directory now names
     /// first.
     fn ask_anew(&mut self, key: &StreamKey) {
@@ -354,7 +391,8 @@ impl Outgoing<'_> {
         let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let (Some(copying), Some(origin)) = (&mut source.copying, origins.first().cloned()) else { return };
-        (copying.at, copying.failures, copying.absent, copying.origins) = (0, 0, 0, origins);
+        (copying.failures, copying.absent, copying.origins) = (0, 0, origins);
+        copying.tried.clear();
         copying.lost = Some(self.now.mono);
         copying.is_promised = self.records.get(key).is_some_and(|record| record.source_wanted);
         source.origin = origin;

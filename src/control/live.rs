@@ -55,6 +55,11 @@ impl Source {
     fn counted_network(&self) -> Option<IpAddr> {
         (!self.ingest.is_fetched()).then_some(self.network)
     }
+
+    /// True if the publisher counts for the limit of this address.
+    pub(super) fn counts_for(&self, address: IpAddr) -> bool {
+        self.counted_network() == Some(network(address))
+    }
 }
 
 /// State of a stream as last reported to hooks and workers.
@@ -208,6 +213,8 @@ pub(super) struct Registry {
 struct Indexes {
     keys: BTreeMap<StreamKey, StreamId>,
     apps: BTreeMap<Arc<str>, usize>,
+    /// Number of copies of other nodes' streams in each application.
+    copies: BTreeMap<Arc<str>, usize>,
     publishers: BTreeMap<SessionRef, StreamId>,
     networks: BTreeMap<IpAddr, usize>,
     /// Number of standbys of each application.
@@ -224,7 +231,7 @@ impl Indexes {
         self.keys.insert(live.key.clone(), stream);
         *self.apps.entry(live.key.app.clone()).or_default() += 1;
         self.watched.extend(live.viewers.keys().map(|worker| (*worker, stream)));
-        self.add_source(stream, &live.source);
+        self.add_source(stream, &live.key.app, &live.source);
         if let Some(standby) = live.standby() {
             self.add_standby(stream, &live.key.app, standby);
         }
@@ -236,7 +243,7 @@ impl Indexes {
         for worker in live.viewers.keys() {
             self.watched.remove(&(*worker, stream));
         }
-        self.remove_source(stream, &live.source);
+        self.remove_source(stream, &live.key.app, &live.source);
         if let Some(standby) = live.standby() {
             self.remove_standby(&live.key.app, standby);
         }
@@ -258,7 +265,10 @@ impl Indexes {
         self.publishers.remove(&standby.session);
     }
 
-    fn add_source(&mut self, stream: StreamId, source: &Source) {
+    fn add_source(&mut self, stream: StreamId, app: &Arc<str>, source: &Source) {
+        if source.ingest == Ingest::COPY {
+            *self.copies.entry(app.clone()).or_default() += 1;
+        }
         self.workers.insert((source.worker, stream));
         if let Some(network) = source.counted_network() {
             *self.networks.entry(network).or_default() += 1;
@@ -270,7 +280,10 @@ impl Indexes {
         }
     }
 
-    fn remove_source(&mut self, stream: StreamId, source: &Source) {
+    fn remove_source(&mut self, stream: StreamId, app: &Arc<str>, source: &Source) {
+        if source.ingest == Ingest::COPY {
+            decrease(&mut self.copies, app);
+        }
         self.workers.remove(&(source.worker, stream));
         if let Some(network) = source.counted_network() {
             decrease(&mut self.networks, &network);
@@ -322,9 +335,9 @@ impl Registry {
     pub(super) fn change(&mut self, stream: StreamId, change: impl FnOnce(&mut Source)) -> Option<Source> {
         let live = self.live.get_mut(&stream)?;
         let before = live.source;
-        self.indexes.remove_source(stream, &before);
+        self.indexes.remove_source(stream, &live.key.app, &before);
         change(&mut live.source);
-        self.indexes.add_source(stream, &live.source);
+        self.indexes.add_source(stream, &live.key.app, &live.source);
         Some(before)
     }
 
@@ -393,8 +406,10 @@ impl Registry {
 
     /// Number of entries in all indexes.
     pub(super) fn indexed(&self) -> usize {
-        let Indexes { keys, apps, publishers, networks, standbys, workers, watched, graces } = &self.indexes;
-        let maps = keys.len() + apps.len() + publishers.len() + networks.len() + standbys.len();
+        let Indexes { keys, apps, copies, publishers, networks, standbys, workers, watched, graces } =
+            &self.indexes;
+        let maps =
+            keys.len() + apps.len() + copies.len() + publishers.len() + networks.len() + standbys.len();
         maps + workers.len() + watched.len() + graces.len()
     }
 
@@ -420,6 +435,11 @@ impl Registry {
     /// Number of live streams of an application.
     pub(super) fn count(&self, app: &str) -> usize {
         self.indexes.apps.get(app).copied().unwrap_or(0)
+    }
+
+    /// Number of live streams of an application that are not copies of other nodes' streams.
+    pub(super) fn count_own(&self, app: &str) -> usize {
+        self.count(app).saturating_sub(self.indexes.copies.get(app).copied().unwrap_or(0))
     }
 
     /// Number of live streams whose publishers have this address; pulls and copies do not count.
@@ -471,8 +491,12 @@ mod tests {
             self.conns += 1;
             let worker = WorkerId(u16::try_from(self.below(3)).unwrap());
             let app = APPS[usize::try_from(self.below(3)).unwrap()];
-            let ingest =
-                if self.below(4) == 0 { Ingest::PULL } else { Ingest { publish_type: "RTMP", name: "rtmp" } };
+            let ingest = match self.below(6) {
+                0 => Ingest::PULL,
+                1 => Ingest::COPY,
+                2 => Ingest::ROOM_VIEW,
+                _ => Ingest { publish_type: "RTMP", name: "rtmp" },
+            };
             PublishRequest {
                 session: SessionRef::new(worker, ConnId { slot: self.conns, generation: 0 }),
                 key: StreamKey::new(app, &format!("s{}", self.conns)),
@@ -549,13 +573,14 @@ mod tests {
             for app in APPS {
                 assert_eq!(registry.count(app), number(&|live| &*live.key.app == app), "{app}");
                 assert_eq!(registry.of_app(app).count(), registry.count(app), "{app}");
+                let is_own = |live: &Live| &*live.key.app == app && live.source.ingest != Ingest::COPY;
+                assert_eq!(registry.count_own(app), number(&is_own), "{app}");
                 assert!(registry.of_app(app).all(|(stream, live)| registry.find(&live.key) == Some(stream)));
             }
             for host in 0..5 {
                 let address: IpAddr = format!("192.0.2.{host}").parse().unwrap();
-                let is_of = |live: &Live| {
-                    live.source.ingest != Ingest::PULL && live.source.network == network(address)
-                };
+                let is_of =
+                    |live: &Live| !live.source.ingest.is_fetched() && live.source.network == network(address);
                 assert_eq!(registry.count_of(address), number(&is_of), "{address}");
             }
             for (stream, live) in &registry.live {

@@ -53,6 +53,7 @@ mod records;
 mod redirects;
 mod registry;
 mod reload;
+mod removals;
 mod repeats;
 mod rest;
 mod room_views;
@@ -407,7 +408,7 @@ impl Control {
                 refused.into_iter().for_each(|question| self.rest(now, question.origin, &question.request));
             }
             ToControl::Locate { session, sought } => {
-                let response = redirects::locate(&self.registry.cluster, &self.records, &self.files, &sought);
+                let response = redirects::locate(&self.registry, &self.records, &self.files, &sought);
                 self.cx.answer(Requester::unknown(session), response);
             }
             ToControl::NodeCall { session, call } => rest::node_call(self, now, session, *call),

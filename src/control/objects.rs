@@ -7,6 +7,8 @@
 //!    it.
 //! 4. When a record is removed, its object is removed too.
 
+mod names;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +16,8 @@ use std::time::{Duration, Instant};
 use super::cluster::Cluster;
 use super::context::Context;
 use super::records::Records;
-use super::records::auxiliary::{Auxiliary, Kept, Vod};
+use super::records::auxiliary::{Auxiliary, Kept, Store, Uploaded, Vod};
+use super::removals::{Removal, Removals, pause};
 use crate::config::S3Settings;
 use crate::control::Files;
 use crate::jobs::shares::{Payer, Threads, Turn};
@@ -41,20 +44,20 @@ pub(super) struct Objects {
     parked: BTreeSet<Key>,
     /// Number of failures of each file.
     failed: BTreeMap<Key, u32>,
-    /// Objects to remove, with their due times.
-    removals: Vec<(Instant, Removal)>,
+    removals: Removals<Object>,
+    /// Objects whose removal is under way or waits for another attempt. Their names are not given to new objects.
+    removing: BTreeSet<(Store, String)>,
     uploaded: u64,
     failures: u64,
 }
 
 /// An object to remove.
 #[derive(Debug, Clone)]
-struct Removal {
-    app: Arc<str>,
+struct Object {
     storage: Arc<S3Settings>,
     name: String,
-    /// Number of failed attempts.
-    failed: u32,
+    /// The record that named the object.
+    own: Key,
 }
 
 impl Default for Objects {
@@ -65,7 +68,8 @@ impl Default for Objects {
             due: BTreeMap::new(),
             parked: BTreeSet::new(),
             failed: BTreeMap::new(),
-            removals: Vec::new(),
+            removals: Removals::default(),
+            removing: BTreeSet::new(),
             uploaded: 0,
             failures: 0,
         }
@@ -74,11 +78,10 @@ impl Default for Objects {
 
 impl Objects {
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let removal = self.removals.iter().map(|(at, ..)| *at).min();
         // Uploads without a free thread set no deadline; they are started when a thread becomes free.
         let with_room = self.due.iter().filter(|(app, _)| self.threads.may_begin(&Payer::new(Some(app), "")));
         let upload = with_room.filter_map(|(_, due)| Some(due.first()?.0)).min();
-        [upload, removal].into_iter().flatten().min()
+        [upload, self.removals.deadline()].into_iter().flatten().min()
     }
 
     fn wait(&mut self, at: Instant, key: Key) {
@@ -108,14 +111,20 @@ impl Objects {
         due.saturating_add(self.under_way.len())
     }
 
+    /// True if further objects of an application may be removed.
+    pub(super) fn has_room(&self, app: &str) -> bool {
+        self.removals.has_room(app)
+    }
+
+    /// Returns the number of objects whose removal waits, and the number of failed attempts since the start.
+    pub(super) fn removals(&self) -> (usize, u64) {
+        (self.removals.len(), self.removals.failures())
+    }
+
     /// Returns the number of uploaded files and the number of failed attempts since the start.
     pub(super) const fn counts(&self) -> (u64, u64) {
         (self.uploaded, self.failures)
     }
-}
-
-fn pause(failed: u32) -> Duration {
-    PAUSE.saturating_mul(2u32.saturating_pow(failed.saturating_sub(1).min(16))).min(PAUSE_MAX)
 }
 
 /// Returns the name of a file's object: the file's path, with the folder from the settings instead of the local
@@ -137,7 +146,7 @@ impl Files {
         self.objects.failures = self.objects.failures.saturating_add(1);
         let failed = self.objects.failed.entry(key.clone()).or_default();
         *failed = failed.saturating_add(1);
-        let pause = pause(*failed);
+        let pause = pause(PAUSE, PAUSE_MAX, *failed);
         tracing::warn!(
             app = &*key.app,
             vod = &*key.id,
@@ -150,13 +159,23 @@ impl Files {
         }
     }
 
-    fn remove_later(&mut self, now: Now, removal: Removal) {
-        if removal.failed >= REMOVALS {
-            let Removal { storage, name, .. } = removal;
-            tracing::error!(bucket = storage.bucket, object = name, "object not removed from S3; giving up");
-        } else if let Some(at) = now.mono.checked_add(pause(removal.failed)) {
-            self.objects.removals.push((at, removal));
-        }
+    fn remove_later(&mut self, now: Now, removal: Removal<Object>) {
+        let left = if removal.failed >= REMOVALS {
+            removal
+        } else {
+            let Some(at) = now.mono.checked_add(pause(PAUSE, PAUSE_MAX, removal.failed)) else { return };
+            let Err(removal) = self.objects.removals.wait(at, removal) else { return };
+            removal
+        };
+        let Removal { app, failed, target: Object { storage, name, .. } } = left;
+        self.objects.removing.remove(&(Store::of(&storage), name.clone()));
+        tracing::error!(
+            app = &*app,
+            bucket = storage.bucket,
+            object = name,
+            failed,
+            "object not removed from S3; giving up"
+        );
     }
 }
 
@@ -173,16 +192,15 @@ impl Files {
     pub(super) fn kept_recorded(
         &mut self,
         cx: &mut Context,
+        records: &Records,
         now: Now,
-        key: &Key,
-        before: Option<&Auxiliary>,
-        record: Option<&Auxiliary>,
+        (key, before, record): (&Key, Option<&Auxiliary>, Option<&Auxiliary>),
     ) {
         let (Some(Auxiliary::Vod(before)), Some(Auxiliary::Vod(vod))) = (before, record) else { return };
-        let is_new = before.kept != vod.kept && matches!(vod.kept, Some(Kept::There { .. }));
+        let is_new = before.kept != vod.kept && matches!(vod.kept, Some(Kept::There(_)));
         let storage = cx.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
         if is_new && storage.is_some_and(|storage| !storage.keeps_local) {
-            self.remove_local(cx, now, &key.app, vod);
+            self.remove_local(cx, records, now, &key.app, vod);
         }
     }
 }
@@ -228,19 +246,14 @@ impl Files {
         while let Some(key) = self.objects.next(now.mono) {
             self.upload_object(cx, records, now, key);
         }
-        let (due, later) =
-            std::mem::take(&mut self.objects.removals).into_iter().partition(|(at, ..)| *at <= now.mono);
-        self.objects.removals = later;
-        let due: Vec<(Instant, Removal)> = due;
-        for (_, removal) in due {
-            self.remove_object(cx, now, removal);
+        while let Some(removal) = self.objects.removals.take_due(now.mono) {
+            self.remove_object(cx, records, now, removal);
         }
     }
 
     fn upload_object(&mut self, cx: &mut Context, records: &Records, now: Now, key: Key) {
         let Some(vod) = self.vod_of(records, &key) else { return };
         let Some(Kept::Wanted { name }) = &vod.kept else { return };
-        let name = name.to_string();
         let path = vod.path(&key.app);
         let Some(storage) = cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
             // Object storage was switched off. The record still asks for the upload, so the file waits until the
@@ -248,6 +261,7 @@ impl Files {
             self.objects.parked.insert(key);
             return;
         };
+        let name = self.free_object_name(cx, records, (&key, name), &storage);
         let work = ObjectWork {
             storage: Arc::clone(&storage),
             name: name.clone(),
@@ -274,34 +288,62 @@ impl Files {
         }
     }
 
-    /// Removes the object of a removed record.
-    pub(super) fn drop_object(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, vod: &Vod) {
+    /// Removes the object of a removed record, from the storage to which it was uploaded.
+    pub(super) fn drop_object(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        app: &Arc<str>,
+        vod: &Vod,
+    ) {
         // An object that is still being uploaded is removed after the upload.
-        let Some(Kept::There { name }) = &vod.kept else { return };
-        match cx.apps.get(app).and_then(|app| app.vod.s3.clone()) {
-            Some(storage) => {
-                let removal = Removal { app: Arc::clone(app), storage, name: name.to_string(), failed: 0 };
-                self.remove_object(cx, now, removal);
-            }
-            None => {
-                tracing::warn!(
-                    app = &**app,
-                    object = &**name,
-                    "object not removed from S3: s3RecordingEnabled is off"
-                )
-            }
+        let Some(Kept::There(uploaded)) = &vod.kept else { return };
+        let Uploaded { name, store } = &**uploaded;
+        let (app_name, object) = (&**app, &**name);
+        let Some(storage) = cx.apps.get(app).and_then(|app| app.vod.s3.clone()) else {
+            let reason = "s3RecordingEnabled is off";
+            return tracing::warn!(app = app_name, object, reason, "object not removed from S3");
+        };
+        if let Some(Store { endpoint, bucket }) =
+            store.as_ref().filter(|store| **store != Store::of(&storage))
+        {
+            let reason = "the settings name another storage";
+            return tracing::warn!(
+                app = app_name,
+                endpoint,
+                bucket,
+                object,
+                reason,
+                "object not removed from S3"
+            );
         }
+        let own = Vod::key(app, vod.vod_id.as_deref().unwrap_or_default());
+        let object = Object { storage, name: name.to_string(), own };
+        self.remove_object(cx, records, now, Removal::new(app, object));
     }
 
-    fn remove_object(&mut self, cx: &mut Context, now: Now, removal: Removal) {
-        let Removal { app, storage, name, failed } = removal.clone();
-        let work =
-            ObjectWork { storage: Arc::clone(&storage), name: name.clone(), action: ObjectAction::Remove };
-        let again = Removal { failed: failed.saturating_add(1), ..removal.clone() };
-        let sent = cx.submit_for(&app, Work::Object(work), move |control, now, outcome| {
+    /// Removes an object, unless another record names it.
+    fn remove_object(&mut self, cx: &mut Context, records: &Records, now: Now, removal: Removal<Object>) {
+        let Object { storage, name, own } = removal.target.clone();
+        let place = (Store::of(&storage), name.clone());
+        if self.is_object_of_other(cx, records, (&place.0, &name), &own) {
+            tracing::info!(app = &*removal.app, object = name, "object kept: it belongs to another record");
+            self.objects.removing.remove(&place);
+            return;
+        }
+        self.objects.removing.insert(place.clone());
+        let work = ObjectWork { storage, name, action: ObjectAction::Remove };
+        let again = removal.clone();
+        let sent = cx.submit_for(&removal.app, Work::Object(work), move |control, now, outcome| {
             if let ObjectOutcome::Failed(reason) = outcome.object() {
-                tracing::warn!(object = name, reason, "object not removed from S3");
+                let again = again.after_failure();
+                let (object, failed) = (&*again.target.name, again.failed);
+                tracing::warn!(app = &*again.app, object, failed, reason, "object not removed from S3");
+                control.files.objects.removals.note_failure();
                 control.files.remove_later(now, again);
+            } else {
+                control.files.objects.removing.remove(&place);
             }
         });
         if !sent {
@@ -323,8 +365,8 @@ impl Files {
         let Some(vod) = self.vod_of(records, &key).cloned() else {
             // The record was removed during the upload, so the uploaded object is removed too.
             if outcome == ObjectOutcome::Done {
-                let removal = Removal { app: Arc::clone(&key.app), storage, name, failed: 0 };
-                self.remove_object(cx, now, removal);
+                let object = Object { storage, name, own: key.clone() };
+                self.remove_object(cx, records, now, Removal::new(&key.app, object));
             }
             self.objects.failed.remove(&key);
             return;
@@ -339,12 +381,13 @@ impl Files {
                     "uploaded to S3"
                 );
                 self.objects.uploaded = self.objects.uploaded.saturating_add(1);
+                let uploaded = Uploaded { name: name.into(), store: Some(Store::of(&storage)) };
                 self.objects.failed.remove(&key);
                 self.put_vod(
                     records,
                     now,
                     key,
-                    Some(Vod { kept: Some(Kept::There { name: name.into() }), ..vod }),
+                    Some(Vod { kept: Some(Kept::There(Box::new(uploaded))), ..vod }),
                 );
             }
             ObjectOutcome::NoFile => {

@@ -14,12 +14,16 @@ use crate::types::{Now, StreamKey};
 const SLICE: usize = 1000;
 /// Pause between two slices, in which other inputs are handled.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Pause while the store takes no changes.
+const BROKEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Applications that are being created or removed.
+/// Applications that are being created, changed or removed.
 #[derive(Debug, Default)]
 pub(super) struct AppChanges {
     /// Applications whose creation or removal is in progress.
     pub(super) changing: BTreeSet<Arc<str>>,
+    /// Applications whose settings are being saved. The empty name is that of the server.
+    pub(super) editing: BTreeSet<Arc<str>>,
     /// Removed applications whose records are still to be removed.
     pub(super) removed: VecDeque<Arc<str>>,
     /// Time at which the next slice is removed.
@@ -42,6 +46,10 @@ impl Walks {
     /// Removes one slice of records, if due.
     pub(super) fn fire_purges(&mut self, records: &mut Records, now: Now) {
         if self.app_changes.due.is_none_or(|due| due > now.mono) {
+            return;
+        }
+        if records.writes.is_broken() {
+            self.app_changes.due = now.mono.checked_add(BROKEN_PAUSE);
             return;
         }
         if let Some(app) = self.app_changes.removed.front().cloned() {

@@ -2,6 +2,7 @@
 
 use super::Files;
 use super::cluster::Cluster;
+use super::live::Registry;
 use super::records::Records;
 use super::records::auxiliary::Vod;
 use crate::directory::Node;
@@ -10,10 +11,15 @@ use crate::mail::Sought;
 
 /// Returns the answer to a session that asks for the location of a stream or file: 307 with the node's address, or
 /// 204 if the location is this node or unknown.
-pub(super) fn locate(cluster: &Cluster, records: &Records, files: &Files, sought: &Sought) -> Response {
+pub(super) fn locate(registry: &Registry, records: &Records, files: &Files, sought: &Sought) -> Response {
+    let cluster = &registry.cluster;
     let node = match sought {
+        // A node with a copy makes the picture itself.
+        Sought::Picture(key) if registry.is_live(key) => None,
         // A draining node admits no viewers, so its stream is copied to this node instead.
-        Sought::Stream(key) => cluster.elsewhere(key).filter(|node| !node.profile.is_draining),
+        Sought::Stream(key) | Sought::Picture(key) => {
+            cluster.elsewhere(key).filter(|node| !node.profile.is_draining)
+        }
         Sought::File { app, path } => node_of_file(
             cluster,
             records.auxiliary.of_file(app, path).and_then(|key| files.vod_of(records, key)),

@@ -137,10 +137,12 @@ impl Sources {
         self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app).count()
     }
 
-    /// Counts the running sources of an application that have no stream yet. They count as live streams.
+    /// Counts the running sources of an application that have no stream yet. They count as live streams, unless they
+    /// fetch copies.
     pub(super) fn waiting(&self, app: &str, is_live: impl Fn(&StreamKey) -> bool) -> usize {
         let of_app = self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app);
-        of_app.filter(|(key, _)| !is_live(key)).count()
+        let is_copy = |id: &PullId| self.by_id.get(id).is_some_and(|source| source.copying.is_some());
+        of_app.filter(|(key, id)| !is_live(key) && !is_copy(id)).count()
     }
 }
 
@@ -249,7 +251,7 @@ impl Context {
 }
 
 impl Outbound {
-    /// True if a limit or the load prevents another source.
+    /// True if a limit or the load prevents another source that is not a copy.
     pub(super) fn is_short_for_source(
         &self,
         cx: &Context,
@@ -258,15 +260,21 @@ impl Outbound {
         app: &AppSettings,
     ) -> bool {
         let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        !self.has_room_for_source(cx, &app.name)
+        self.is_short_for_copy(cx, now, app)
             || limit.is_some_and(|limit| self.streams_of(registry, &app.name) >= limit)
-            || cx.load.is_high(now, &cx.config.server)
     }
 
-    /// Counts the live streams of an application, including those expected from its sources.
+    /// True if a limit or the load prevents another copy. Copies do not count for `ingestingStreamLimit`, so that
+    /// viewers do not keep out publishers.
+    pub(super) fn is_short_for_copy(&self, cx: &Context, now: Now, app: &AppSettings) -> bool {
+        !self.has_room_for_source(cx, &app.name) || cx.load.is_high(now, &cx.config.server)
+    }
+
+    /// Counts the live streams of an application, including those expected from its sources, without copies of other
+    /// nodes' streams.
     pub(super) fn streams_of(&self, registry: &Registry, app: &str) -> usize {
         let waiting = self.sources.waiting(app, |key| registry.is_live(key));
-        registry.count(app).saturating_add(registry.standbys(app)).saturating_add(waiting)
+        registry.count_own(app).saturating_add(registry.standbys(app)).saturating_add(waiting)
     }
 
     /// Notes the status of a source in its record. Does nothing for a copy, which has no record here.
@@ -368,7 +376,7 @@ impl Control {
         }
         let settings = self.cx.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         self.outbound.supervisor.steady(now.mono, Job::Pull(id));
-        self.outbound.sources.copy_lives(&request.key);
+        self.outbound.sources.copy_lives(now.mono, &request.key);
         tracing::info!(key = %request.key, attempt, "source is delivering");
         match self.registry.find(&request.key) {
             Some(stream) if self.registry.is_taken_over(stream, &request) => {

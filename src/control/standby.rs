@@ -165,6 +165,17 @@ impl Registry {
         }
     }
 
+    /// Returns the stale standby whose place a publisher would take.
+    pub(super) fn replaced_standby(
+        &self,
+        records: &Records,
+        now: Now,
+        request: &PublishRequest,
+    ) -> Option<&Standby> {
+        let standby = self.get(&self.find(&request.key)?)?.standby()?;
+        self.would_stand_by(records, now, request).then_some(standby)
+    }
+
     /// Admits a publisher as the standby of a stream.
     pub(super) fn stand_by(
         &mut self,

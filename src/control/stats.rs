@@ -13,8 +13,8 @@ use super::history::History;
 use super::live::{Live, Registry};
 use super::metrics::Scrape;
 use super::records::Records;
-use super::{Control, Outbound, audience};
-use crate::stats::{ControlFigures, HostFigures, JobCounts, PlayerCounts, Reception};
+use super::{Control, Files, Outbound, audience};
+use crate::stats::{ControlFigures, FileFigures, HostFigures, JobCounts, PlayerCounts, Reception};
 
 /// Number of load reports per worker over which the admission guard averages. They cover five seconds.
 const LOAD_REPORTS: usize = 5;
@@ -100,12 +100,25 @@ impl Figures {
     }
 }
 
+impl Files {
+    fn figures(&self) -> FileFigures {
+        let (s3_uploads, s3_failures) = self.objects.counts();
+        let (local, objects) = (self.recordings.removals(), self.objects.removals());
+        FileFigures {
+            s3_waiting: self.objects.waiting(),
+            s3_uploads,
+            s3_failures,
+            removals_waiting: local.0.saturating_add(objects.0),
+            removal_failures: local.1.saturating_add(objects.1),
+        }
+    }
+}
+
 impl Control {
     /// Returns the current figures.
     #[must_use]
     pub fn stats(&self) -> ControlFigures {
         let viewers = self.registry.all().flat_map(Live::viewers);
-        let (s3_uploads, s3_failures) = self.files.objects.counts();
         let (pushes_broadcasting, pulls_broadcasting) = self.outbound.supervisor.broadcasting();
         ControlFigures {
             records: self.records.total(),
@@ -116,9 +129,7 @@ impl Control {
             pulls_broadcasting,
             recordings: self.files.recordings.len(),
             recording_failures: self.files.recordings.failures(),
-            s3_waiting: self.files.objects.waiting(),
-            s3_uploads,
-            s3_failures,
+            files: self.files.figures(),
             viewers: viewers.map(ViewerCounts::total).sum(),
             store_failures: self.records.writes.store_failures(),
             store_waiting: self.records.writes.waiting_writes(),

@@ -44,6 +44,7 @@ mod publish_keys;
 mod pushes;
 mod reconcile;
 mod recordings;
+mod regions;
 mod room_recordings;
 mod room_views;
 mod rooms;
@@ -52,6 +53,7 @@ mod sources;
 mod standby;
 mod storing;
 mod strangers;
+mod subscribers;
 mod tenants;
 mod uploads;
 

@@ -287,13 +287,19 @@ impl Files {
     pub(super) fn drop_upload(&mut self, cx: &mut Context, records: &Records, now: Now, key: &Key) {
         let Some(vod) = self.vod_of(records, key) else { return };
         let gone = key.clone();
-        let sent = cx.remove_local_then(&key.app, vod.path(&key.app), move |control, now, is_gone| {
-            if is_gone {
-                control.files.put_vod(&mut control.records, now, gone, None);
-            } else {
-                control.files.drop_upload_later(now, gone);
-            }
-        });
+        let sent =
+            cx.remove_local_then(&key.app, vod.path(&key.app), move |control, now, failure| match failure {
+                None => control.files.put_vod(&mut control.records, now, gone, None),
+                Some(reason) => {
+                    tracing::warn!(
+                        app = &*gone.app,
+                        vod = &*gone.id,
+                        reason,
+                        "incomplete upload not removed"
+                    );
+                    control.files.drop_upload_later(now, gone);
+                }
+            });
         if !sent {
             self.drop_upload_later(now, key.clone());
         }

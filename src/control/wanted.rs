@@ -110,7 +110,10 @@ impl Outgoing<'_> {
             return;
         }
         if !self.records.get(key).is_some_and(starts_by_viewer) {
-            if !self.begin_view(key) && !self.fetch_copy(key, via) {
+            // A publisher here has claimed the id and is about to be admitted.
+            let is_elsewhere = self.registry.cluster.elsewhere(key).is_some();
+            let is_coming = !is_elsewhere && self.registry.cluster.is_claimed_here(key);
+            if !is_coming && !self.begin_view(key) && !self.fetch_copy(key, via) {
                 self.cx.post_all(&ToWorker::NotComing(key.clone()));
             }
             return;

@@ -13,7 +13,7 @@ use crate::store::{self, Kind};
 use crate::types::{Now, StreamKey};
 
 use super::answer::Outcome;
-use super::broadcast::{Body, Broadcast};
+use super::broadcast::Broadcast;
 use super::mask::Requester;
 use super::outgoing::Outgoing;
 use super::records::{Answer, AuxiliaryWrite, Change, Event, Write};
@@ -47,11 +47,11 @@ impl Files {
             }
             let before = records.auxiliary.get(&key).cloned();
             management.end_sessions_of(before.as_ref(), record.as_ref());
-            self.kept_recorded(cx, now, &key, before.as_ref(), record.as_ref());
+            self.kept_recorded(cx, records, now, (&key, before.as_ref(), record.as_ref()));
             records.auxiliary.apply(key, record);
         }
         for (app, vod) in write.files {
-            self.remove_file(cx, now, &app, &vod);
+            self.remove_file(cx, records, now, &app, &vod);
         }
         if let Some((requester, response)) = write.waiter
             && !self.upload_recorded(cx, records, now, requester.session())
@@ -212,13 +212,15 @@ impl Outgoing<'_> {
 }
 
 impl Registry {
-    /// Stores a publisher's changed description of its live stream.
+    /// Takes a publisher's changed description of its live stream. It is written with a later batch, so that a publisher
+    /// who changes it all the time causes one commit a second.
     pub(super) fn describe(&self, records: &mut Records, now: Now, key: StreamKey, meta_data: String) {
-        if !self.is_live(&key) || records.get(&key).is_none() {
+        let record = records.get_mut(&key).filter(|_| self.is_live(&key));
+        let Some(record) = record.filter(|record| record.meta_data.as_deref() != Some(&*meta_data)) else {
             return;
-        }
-        let body = Box::new(Body { meta_data: Some(Some(meta_data)), ..Body::default() });
-        records.write(now, Write { key, change: Change::Update { body, endpoints: None }, waiter: None });
+        };
+        record.meta_data = Some(meta_data);
+        records.writes.mark_dirty(now, key);
     }
 }
 

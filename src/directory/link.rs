@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use redis::{
@@ -189,11 +189,13 @@ pub(super) enum Claimed {
     Taken(NodeId),
 }
 
-/// All nodes, and whether this process is the newest of its node.
+/// All nodes, the directory's time, and whether this process is the newest of its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census {
     /// False if another process has taken this node's name.
     pub is_newest: bool,
+    /// The directory's time, in milliseconds.
+    pub time_ms: u64,
     /// All nodes.
     pub nodes: Vec<Node>,
 }
@@ -471,12 +473,13 @@ impl Link {
             Some(Node {
                 id: NodeId::new(name)?,
                 incarnation,
-                is_alive: until > now,
+                is_alive: is_valid(now, until, length),
                 profile: Profile::of_json(profile),
                 silent_ms: now.saturating_sub(until.saturating_sub(length)),
             })
         };
-        Ok(Census { is_newest: is_newest == 1, nodes: profiles.iter().filter_map(node).collect() })
+        let nodes = profiles.iter().filter_map(node).collect();
+        Ok(Census { is_newest: is_newest == 1, time_ms: now, nodes })
     }
 
     /// Releases all claims of this node, at shutdown.
@@ -550,6 +553,31 @@ impl Profile {
             memory_percent: number("memory"),
             is_draining: is("draining"),
         }
+    }
+}
+
+/// True if a lease is valid, as in the scripts. All times are in milliseconds; `length` is 0 if unknown.
+const fn is_valid(now: u64, until: u64, length: u64) -> bool {
+    let left = until.saturating_sub(now);
+    left > 0 && (length == 0 || left <= length.saturating_add(length / 2))
+}
+
+/// Notices when the directory's clock is set, by comparing it with the monotonic clock of this machine. After that,
+/// leases of live nodes may look expired until the nodes renew them.
+#[derive(Debug, Default)]
+pub struct ClockWatch {
+    /// The last reading of both clocks.
+    last: Option<(Instant, u64)>,
+}
+
+impl ClockWatch {
+    /// Notes the directory's time, in milliseconds. Returns true if its clock has gone forward or back by more than
+    /// half a lease since the last call.
+    pub fn has_stepped(&mut self, now: Instant, time_ms: u64, lease: Duration) -> bool {
+        let Some((at, before)) = self.last.replace((now, time_ms)) else { return false };
+        let passed = u64::try_from(now.saturating_duration_since(at).as_millis()).unwrap_or(u64::MAX);
+        let off = before.saturating_add(passed).abs_diff(time_ms);
+        u128::from(off) > lease.as_millis() / 2
     }
 }
 
@@ -677,6 +705,28 @@ mod tests {
             let _ = presence_of(&text, &text);
             let _ = Profile::of_json(&String::from_utf8_lossy(&bytes));
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_told_from_one_that_runs() {
+        let (lease, start) = (Duration::from_secs(10), netsim::Clock::new().now());
+        let mut watch = ClockWatch::default();
+        // (seconds since the start, the directory's seconds, its clock was set)
+        let readings = [
+            (0, 1000, false),
+            (3, 1003, false),
+            (8, 1013, false),
+            (11, 1022, true),
+            (14, 1025, false),
+            (17, 1020, true),
+            (77, 1080, false),
+        ];
+        for (at, time, is_set) in readings {
+            let now = start + Duration::from_secs(at);
+            assert_eq!(watch.has_stepped(now, time * 1000, lease), is_set, "after {at} s");
+        }
+        assert!(is_valid(1000, 1001, 10) && is_valid(1000, 1015, 10) && is_valid(1000, 9000, 0));
+        assert!(!is_valid(1000, 1000, 10) && !is_valid(1000, 1016, 10));
     }
 
     #[test]

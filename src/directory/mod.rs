@@ -21,7 +21,7 @@ use crate::store::Op;
 use crate::types::{NodeId, StreamKey};
 
 pub use desk::{Desk, Side};
-pub use link::{Address, Census, Link, Process};
+pub use link::{Address, Census, ClockWatch, Link, Process};
 pub use shared::Shared;
 
 /// A node in the directory.
@@ -227,6 +227,8 @@ pub enum News {
     Contact(bool),
     /// The directory has lost data that this node has seen.
     Lost,
+    /// The directory's clock was set. The next list of nodes may show live nodes as gone.
+    ClockSet,
     /// Another process is about to take over from this one. The two are nodes to each other, and this one gets the
     /// given name. Answered with [`Request::Paired`].
     Pair(Process),

@@ -1,7 +1,9 @@
 //! The scripts that change the directory. Each script runs atomically and uses the directory's clock.
 
 /// Beginning that all scripts have in common. Each change gets the next number. The number is also the id of the
-/// change's entry in the stream of changes, so that readers notice if an entry is missing.
+/// change's entry in the stream of changes, so that readers notice if an entry is missing. A lease that ends later than
+/// one and a half times its length from now is not valid: the clock was set back since, by more than the nodes ignore
+/// ([`super::ClockWatch`]).
 const PRELUDE: &str = r"
 local SEQ, CHANGES, CLAIMS, LEASES, NODES, TOKEN = unpack(KEYS, 1, 6)
 local WRITER = ARGV[1]
@@ -14,11 +16,15 @@ local function now()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
+local function valid(till, length)
+  local left = tonumber(till) - now()
+  return left > 0 and (length == '' or left <= tonumber(length) * 1.5)
+end
 local function alive(node, incarnation)
   local lease = redis.call('HGET', LEASES, node)
   if not lease then return false end
-  local i, till = string.match(lease, '(%d+) (%d+)')
-  return i == incarnation and tonumber(till) > now()
+  local i, till, length = string.match(lease, '(%d+) (%d+) ?(%d*)')
+  return i == incarnation and valid(till, length)
 end
 local function newest(node, incarnation)
   local lease = redis.call('HGET', LEASES, node)
@@ -184,8 +190,8 @@ return 0
 const FORGET: &str = r"
 local lease = redis.call('HGET', LEASES, ARGV[2])
 if lease then
-  local i, till = string.match(lease, '(%d+) (%d+)')
-  if tonumber(till) > now() then return 0 end
+  local i, till, length = string.match(lease, '(%d+) (%d+) ?(%d*)')
+  if valid(till, length) then return 0 end
 end
 redis.call('HDEL', LEASES, ARGV[2])
 local ending = '\n' .. ARGV[2]

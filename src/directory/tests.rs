@@ -562,6 +562,32 @@ fn a_token_is_used_up_by_one_node() {
     assert!(!a.records.contains_key(&key) && redis.node("c").records.is_empty());
 }
 
+/// The node `b` is dead, and the directory's clock has been set back by an hour since its last renewal.
+#[test]
+fn a_lease_of_a_clock_that_was_set_back_keeps_no_node_alive() {
+    let redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    a.sign(LEASE);
+    b.sign(LEASE);
+    let ClaimAnswer::Granted(token) = b.claim("s") else { panic!("not granted") };
+    let is_alive = |a: &Peer| a.sign(LEASE).nodes.iter().any(|node| node.id.as_str() == "b" && node.is_alive);
+    assert!(is_alive(&a));
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}", redis.port)).unwrap();
+    let mut raw = client.get_connection().unwrap();
+    let lease: String = redis::cmd("HGET").arg("{test}:leases").arg("b").query(&mut raw).unwrap();
+    let [incarnation, until, length] = lease.split(' ').collect::<Vec<_>>().try_into().unwrap();
+    let until = until.parse::<u64>().unwrap() + 3_600_000;
+    let later = format!("{incarnation} {until} {length}");
+    redis::cmd("HSET").arg("{test}:leases").arg("b").arg(later).exec(&mut raw).unwrap();
+    assert!(!is_alive(&a));
+    let key = StreamKey::new("live", "s");
+    a.read_on();
+    assert!(a.claims.contains_key(&key));
+    a.ask(Request::Bury { key: key.clone(), token });
+    a.read_on();
+    assert!(!a.claims.contains_key(&key));
+}
+
 #[test]
 fn an_id_is_one_node_s_while_its_lease_holds() {
     let redis = Redis::start();

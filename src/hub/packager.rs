@@ -34,12 +34,6 @@ impl FormatKey {
     pub const fn new(name: &'static str, variant: u64) -> Self {
         Self { name, variant, selection: Selection::DEFAULT }
     }
-
-    /// True if every subscriber of the protocol can take the format.
-    #[must_use]
-    pub fn is_plain(self) -> bool {
-        self.variant >> 32 == 0 && self.selection == Selection::DEFAULT
-    }
 }
 
 /// A timestamp within [`Parts`] that is rewritten for each subscriber.

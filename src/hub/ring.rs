@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use media::{AccessUnit, Track, TrackId, TrackKind, TrackSet, Tracks};
+use media::{AccessUnit, Timescale, Track, TrackId, TrackKind, TrackSet, Tracks};
 use smallvec::SmallVec;
 
 /// Maximum bytes retained by a ring: payload, and the parameter sets of its units.
@@ -45,6 +45,16 @@ impl Entry {
         let dts_ms = track.map_or(unit.dts, |track| track.timescale.to_ms(unit.dts));
         let kind = track.map(Track::kind);
         Self { unit, tracks, kind, dts_ms, received, wall_ms }
+    }
+
+    /// Moves the unit to a later DTS, in milliseconds, and its PTS only if that would be earlier.
+    pub fn delay_until(&mut self, dts_ms: i64) {
+        let scale = self.tracks.get(self.unit.track).map_or(Timescale::MILLISECONDS, |track| track.timescale);
+        let dts = Timescale::MILLISECONDS.convert(dts_ms, scale);
+        // Rounding down may have led to the millisecond before.
+        self.unit.dts = if scale.to_ms(dts) < dts_ms { dts.saturating_add(1) } else { dts };
+        self.unit.pts = self.unit.pts.max(self.unit.dts);
+        self.dts_ms = dts_ms;
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use media::{AccessUnit, Origin, Position, Timescale, Track, TrackId, TrackKind, TrackSet, Tracks, scte35};
 
-use super::RingLimits;
+use super::{Pauses, RingLimits};
 use crate::mail::Seam;
 
 /// Gap between the last unit of the former publisher and the first one of its successor, in milliseconds. The same as
@@ -51,12 +51,13 @@ pub struct Standby {
     key_asked: Option<Instant>,
     received_bytes: u64,
     last_unit: Instant,
+    pauses: Pauses,
 }
 
 impl Standby {
-    /// Makes a standby without units at the time `now`.
+    /// Makes a standby without units at the time `now`. `pauses` are its pauses before, if it was the publisher.
     #[must_use]
-    pub const fn new(now: Instant) -> Self {
+    pub const fn new(now: Instant, pauses: Pauses) -> Self {
         Self {
             gop: VecDeque::new(),
             bytes: 0,
@@ -64,6 +65,7 @@ impl Standby {
             key_asked: None,
             received_bytes: 0,
             last_unit: now,
+            pauses,
         }
     }
 
@@ -72,7 +74,10 @@ impl Standby {
     pub fn hold(&mut self, now: Instant, unit: AccessUnit, tracks: Arc<Tracks>) -> Option<TrackId> {
         let bytes = unit.payload.len();
         self.received_bytes = self.received_bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
-        self.last_unit = now;
+        if !unit.track.is_data() {
+            self.last_unit = now;
+            self.pauses.note(now);
+        }
         let lead = tracks.video()?.id;
         if unit.track == lead && unit.key_frame {
             self.clear();
@@ -126,10 +131,22 @@ impl Standby {
         self.received_bytes
     }
 
-    /// Time of the last unit, or of the beginning.
+    /// Time of the last unit of audio or video, or of the beginning.
     #[must_use]
     pub const fn last_unit(&self) -> Instant {
         self.last_unit
+    }
+
+    /// The pauses between its units.
+    #[must_use]
+    pub const fn pauses(&self) -> Pauses {
+        self.pauses
+    }
+
+    /// Time from which the standby counts as silent if it sends nothing until then; `floor` is the shortest silence.
+    #[must_use]
+    pub fn silent_at(&self, floor: Duration) -> Option<Instant> {
+        self.last_unit.checked_add(self.pauses.silence(floor))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A live stream on one worker: its ring, formats, subscribers, and the workers that mirror it.
 
+mod formats;
 mod keys;
 
 use std::collections::BTreeMap;
@@ -16,19 +17,13 @@ use super::{
     Chosen, Cursor, Delivery, Entry, Flush, FlushState, FormatKey, Forwarded, Jump, Package, Packager,
     PacketLogs, Parts, Ring, RingLimits,
 };
+use formats::Formats;
+pub use formats::{FormatIndex, FormatLimit};
+
 use crate::config::AppSettings;
 use crate::stats::ForwardingIndex;
 use crate::types::{Ingest, StreamId, StreamKey, SubscriptionId, WorkerId};
 
-/// Index of a format within its stream. Slots of unused formats are kept and reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FormatIndex(usize);
-
-/// Maximum number of formats of a stream on one worker.
-const FORMATS_MAX: usize = 64;
-/// Number of formats reserved for plain ones ([`FormatKey::is_plain`]): one for each message stream id that an RTMP
-/// viewer can choose, and a few more. Viewers that request many sets of codecs cannot use up these formats.
-const PLAIN_FORMATS: usize = 16;
 /// Number of units after which a ring without key frames is trimmed.
 const TRIM_UNITS: u32 = 64;
 /// Maximum age of a stream's last unit. If the last unit is older, bytes that a format holds back are dropped instead
@@ -103,7 +98,7 @@ pub struct Stream {
     asked: Asked,
     tracks: Arc<Tracks>,
     ring: Ring,
-    formats: Vec<Option<Packager>>,
+    formats: Formats,
     /// The position up to which units were released for sending, and the time of the next release.
     pub flush: FlushState,
     untrimmed: u32,
@@ -136,6 +131,8 @@ struct Demand {
     wanted: TrackSet,
     /// Time of the last key frame request of each video track.
     key_asked: SmallVec<[(TrackId, Instant); 1]>,
+    /// Requested key frames that the publisher has not sent yet.
+    keys_due: SmallVec<[keys::KeyDue; 1]>,
     /// Video tracks whose key frames subscribers wait for since they jumped ahead.
     keys_lost: TrackSet,
 }
@@ -162,7 +159,7 @@ impl Stream {
             asked: Asked::default(),
             tracks: Arc::default(),
             ring: Ring::new(RingLimits::with_lag_ms(lag_ms)),
-            formats: Vec::new(),
+            formats: Formats::default(),
             flush: FlushState::default(),
             untrimmed: 0,
             offer: Offer::default(),
@@ -171,17 +168,20 @@ impl Stream {
     }
 
     /// Returns the published tracks and those that can be derived from them, recomputed only if the published ones
-    /// changed. `retry` is the current time if tracks that [`Stream::leave_out_track`] left out may be offered again,
-    /// else `None`.
+    /// changed. Once tracks that [`Stream::leave_out_track`] left out are due, `has_room` is asked whether the application
+    /// may have them again. If not, they are due again after `pause`.
     pub fn with_derived(
         &mut self,
-        retry: Option<Instant>,
+        (now, pause): (Instant, Duration),
+        has_room: impl FnOnce(&str) -> bool,
         published: Arc<Tracks>,
         complete: impl FnOnce(&Arc<Tracks>, &AppSettings) -> Arc<Tracks>,
     ) -> Arc<Tracks> {
         let offer = &mut self.offer;
-        if offer.left_out.is_some_and(|(_, until)| retry.is_some_and(|now| until <= now)) {
-            *offer = Offer::default();
+        if let Some((_, until)) = &mut offer.left_out
+            && *until <= now
+        {
+            if has_room(&self.key.app) { *offer = Offer::default() } else { *until = now + pause }
         }
         if let Some((before, completed)) = &offer.completed
             && Arc::ptr_eq(before, &published)
@@ -222,12 +222,12 @@ impl Stream {
             let adds = |kind| has_published(&entry.tracks, kind) && !has_published(&self.tracks, kind);
             kind_added = !self.tracks.is_empty() && (adds(TrackKind::Video) || adds(TrackKind::Audio));
             if !self.is_fresh(now) {
-                self.formats.iter_mut().flatten().for_each(Packager::forget_held);
+                self.formats.iter_mut().for_each(Packager::forget_held);
             }
             self.tracks = Arc::clone(&entry.tracks);
         }
         let mut rechosen = false;
-        for packager in self.formats.iter_mut().flatten() {
+        for packager in self.formats.iter_mut() {
             rechosen |= packager.push(&entry);
         }
         let flush = self.flush.push(now, &entry, &self.settings);
@@ -238,7 +238,7 @@ impl Stream {
     /// Removes a unit from all packages after a panic in [`Stream::push`], so that no package contains it.
     pub fn leave_out(&mut self) {
         let head = self.ring.head();
-        self.formats.iter_mut().flatten().for_each(|packager| packager.cut(head));
+        self.formats.iter_mut().for_each(|packager| packager.cut(head));
     }
 
     /// Marks everything appended so far for sending.
@@ -251,7 +251,7 @@ impl Stream {
     pub fn finish(&mut self, now: Instant) {
         self.flush();
         if self.is_fresh(now) {
-            self.formats.iter_mut().flatten().for_each(Packager::finish);
+            self.formats.iter_mut().for_each(Packager::finish);
         }
     }
 
@@ -368,7 +368,7 @@ impl Stream {
     #[must_use]
     pub fn derived_subscribers(&self) -> BTreeMap<TrackId, usize> {
         let mut counts = BTreeMap::new();
-        for packager in self.formats.iter().flatten() {
+        for packager in self.formats.iter() {
             for track in packager.chosen().set().iter().filter(|track| track.is_derived()) {
                 *counts.entry(track).or_default() += packager.subscribers();
             }
@@ -393,24 +393,24 @@ impl Stream {
     /// Returns the tracks that subscribers here or on mirroring workers select.
     #[must_use]
     pub fn wanted(&self) -> TrackSet {
-        let here = self.formats.iter().flatten().map(|packager| packager.chosen().set());
+        let here = self.formats.iter().map(|packager| packager.chosen().set());
         here.chain(self.mirrors.iter().map(|mirror| mirror.wanted)).fold(TrackSet::EMPTY, TrackSet::or)
     }
 
     // ---- subscribers
 
     /// Subscribes `id` to a format. For the first subscriber of the format, the package is made by `package`, which
-    /// returns `None` if the subscriber takes units unpackaged. Returns `None` if the stream has too many formats.
+    /// returns `None` if the subscriber takes units unpackaged. Returns `None` if `limit` allows no further format.
     pub fn subscribe(
         &mut self,
         id: SubscriptionId,
-        key: FormatKey,
+        (key, limit): (FormatKey, FormatLimit),
         forwarding: ForwardingIndex,
         package: impl FnOnce() -> Option<Box<dyn Package>>,
     ) -> Option<Subscriber> {
-        let format = self.format(key, package)?;
+        let format = self.format(key, limit, package)?;
         self.subscribers.insert(id);
-        let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
+        let cursor = Cursor::new(&self.ring, self.formats.get(format)?.chosen());
         // The new subscriber is immediately sent all units from its starting point on, even if the newest of them were
         // not released for the other subscribers yet.
         self.flush.advance(self.ring.head());
@@ -436,15 +436,15 @@ impl Stream {
     }
 
     /// Changes a subscriber's selection: immediately if the lead video track stays the same, else at the next key frame
-    /// of the new lead track. Until the change, the former tracks are sent. Returns false if the stream has too many
-    /// formats.
+    /// of the new lead track. Until the change, the former tracks are sent. Returns false if `limit` allows no
+    /// further format.
     pub fn select(
         &mut self,
         subscriber: &mut Subscriber,
-        key: FormatKey,
+        (key, limit): (FormatKey, FormatLimit),
         package: impl FnOnce() -> Option<Box<dyn Package>>,
     ) -> bool {
-        let Some(to) = self.format(key, package) else { return false };
+        let Some(to) = self.format(key, limit, package) else { return false };
         if let Some(former) = subscriber.switch.take() {
             self.leave_format(former.to);
         }
@@ -463,8 +463,8 @@ impl Stream {
     fn search_switch(&mut self, subscriber: &mut Subscriber) {
         let Some(switch) = &mut subscriber.switch else { return };
         let next = subscriber.cursor.next();
-        let slot = |format: FormatIndex| self.formats.get(format.0).and_then(Option::as_ref);
-        let (Some(from), Some(to)) = (slot(subscriber.format), slot(switch.to)) else { return };
+        let (formats, from) = (&self.formats, subscriber.format);
+        let (Some(from), Some(to)) = (formats.get(from), formats.get(switch.to)) else { return };
         let (from, to) = (from.chosen(), to.chosen());
         if switch.at.is_none_or(|at| at < next) {
             let (head, lead) = (self.ring.head(), to.lead());
@@ -481,14 +481,6 @@ impl Stream {
             let former = std::mem::replace(&mut subscriber.format, switch.to);
             subscriber.switch = None;
             self.leave_format(former);
-        }
-    }
-
-    fn leave_format(&mut self, format: FormatIndex) {
-        if let Some(slot) = self.formats.get_mut(format.0)
-            && slot.as_mut().is_some_and(Packager::remove_subscriber)
-        {
-            *slot = None;
         }
     }
 
@@ -511,7 +503,7 @@ impl Stream {
         if subscriber.switch.is_some() {
             self.search_switch(subscriber);
         }
-        let Some(packager) = self.formats.get(subscriber.format.0).and_then(Option::as_ref) else { return 0 };
+        let Some(packager) = self.formats.get(subscriber.format) else { return 0 };
         let chosen = packager.chosen();
         let skipped = match subscriber.cursor.check_lag(&self.ring, chosen, self.lag_ms()) {
             Jump::None => 0,
@@ -554,7 +546,7 @@ impl Stream {
     /// Resumes after a pause, at the newest key frame.
     pub fn resume(&self, subscriber: &mut Subscriber) {
         subscriber.paused = false;
-        if let Some(packager) = self.packager(subscriber.format) {
+        if let Some(packager) = self.formats.get(subscriber.format) {
             subscriber.cursor.resume(&self.ring, packager.chosen());
         }
     }
@@ -562,7 +554,7 @@ impl Stream {
     /// Adds the units to send to a subscriber to `gather`, the slices of the next write. They follow the
     /// rest of a partly sent unit. Returns false if `gather` is full.
     pub fn gather<'a>(&'a self, subscriber: &'a Subscriber, gather: &mut Gather<'a>) -> bool {
-        match self.packager(subscriber.format) {
+        match self.formats.get(subscriber.format) {
             Some(packager) if !subscriber.paused => {
                 subscriber.cursor.gather_units(packager, self.until(subscriber), gather)
             }
@@ -574,7 +566,7 @@ impl Stream {
     /// left over.
     pub fn sent(&self, subscriber: &mut Subscriber, bytes: usize, forwarded: impl FnMut(Forwarded)) -> usize {
         let until = self.until(subscriber);
-        match self.packager(subscriber.format) {
+        match self.formats.get(subscriber.format) {
             Some(packager) if !subscriber.paused => {
                 subscriber.cursor.units_sent(packager, until, bytes, forwarded)
             }
@@ -584,7 +576,7 @@ impl Stream {
 
     /// Returns the next unit for a subscriber that takes whole units, and moves its cursor past it.
     pub fn next_unit<'a>(&'a self, subscriber: &mut Subscriber) -> Option<Delivery<'a>> {
-        let packager = self.packager(subscriber.format)?;
+        let packager = self.formats.get(subscriber.format)?;
         if subscriber.paused {
             return None;
         }
@@ -595,14 +587,14 @@ impl Stream {
     /// Returns the bytes that follow the last unit of an ended stream, for a subscriber that has taken all units.
     /// Returns them only once.
     pub fn tail<'a>(&'a self, subscriber: &mut Subscriber) -> Option<&'a Parts> {
-        let tail = self.packager(subscriber.format)?.tail()?;
+        let tail = self.formats.get(subscriber.format)?.tail()?;
         (!subscriber.paused && subscriber.cursor.pass_end(self.ring.head())).then_some(tail)
     }
 
     /// Returns the logs of a subscriber's packets, if its format sends packets.
     #[must_use]
     pub fn logs(&self, subscriber: &Subscriber) -> Option<&dyn PacketLogs> {
-        self.packager(subscriber.format)?.logs()
+        self.formats.get(subscriber.format)?.logs()
     }
 
     /// True if there is something to send to a subscriber.
@@ -620,7 +612,7 @@ impl Stream {
         self.ring.trim(keep_gop, slowest);
         self.untrimmed = 0;
         let base = self.ring.base();
-        self.formats.iter_mut().flatten().for_each(|packager| packager.trim(base));
+        self.formats.iter_mut().for_each(|packager| packager.trim(base));
     }
 
     /// True if the stream has a subscriber on this worker or is mirrored to another worker.
@@ -637,7 +629,7 @@ impl Stream {
             self.ring.clear();
         }
         let base = self.ring.base();
-        self.formats.iter_mut().flatten().for_each(|packager| packager.trim(base));
+        self.formats.iter_mut().for_each(|packager| packager.trim(base));
     }
 
     /// Drops all units, because they will be old when the next ones arrive.
@@ -682,43 +674,7 @@ impl Stream {
     /// Returns the tracks that the subscribers of a format are sent.
     #[must_use]
     pub fn chosen(&self, format: FormatIndex) -> Option<&Chosen> {
-        self.packager(format).map(Packager::chosen)
-    }
-
-    fn packager(&self, format: FormatIndex) -> Option<&Packager> {
-        self.formats.get(format.0).and_then(Option::as_ref)
-    }
-
-    fn format(
-        &mut self,
-        key: FormatKey,
-        package: impl FnOnce() -> Option<Box<dyn Package>>,
-    ) -> Option<FormatIndex> {
-        let known = self.formats.iter().position(|slot| slot.as_ref().is_some_and(|p| p.key() == key));
-        let index = match known {
-            Some(index) => index,
-            None => {
-                let free = self.formats.iter().position(Option::is_none);
-                let index = free.unwrap_or(self.formats.len());
-                let limit = if key.is_plain() { FORMATS_MAX } else { FORMATS_MAX - PLAIN_FORMATS };
-                if index >= limit {
-                    return None;
-                }
-                let mut packager = Packager::new(key, package(), &self.tracks, self.ring.base());
-                (self.ring.base()..self.ring.head()).filter_map(|sequence| self.ring.get(sequence)).for_each(
-                    |entry| {
-                        packager.push(entry);
-                    },
-                );
-                if free.is_none() {
-                    self.formats.push(None);
-                }
-                *self.formats.get_mut(index)? = Some(packager);
-                index
-            }
-        };
-        self.formats.get_mut(index)?.as_mut()?.add_subscriber();
-        Some(FormatIndex(index))
+        self.formats.get(format).map(Packager::chosen)
     }
 }
 
@@ -753,7 +709,7 @@ mod tests {
         let forwarding = crate::stats::ForwardingTable::default().index(Ingest::PULL, "plain");
         let mut subscribe = |slot| {
             let id = subscription(slot);
-            stream.subscribe(id, PLAIN, forwarding, || Some(Box::new(Plain))).unwrap()
+            stream.subscribe(id, (PLAIN, FormatLimit::Plain), forwarding, || Some(Box::new(Plain))).unwrap()
         };
         let (mut paused, mut slow) = (subscribe(0), subscribe(1));
         paused.paused = true;
@@ -767,21 +723,5 @@ mod tests {
         assert_eq!((paused.jumps, paused.skipped, paused.cursor.next()), (0, 0, 6000));
         assert_eq!(stream.prepare(&mut slow), 6000);
         assert_eq!((slow.jumps, slow.skipped, slow.cursor.next()), (1, 6000, 6000));
-    }
-
-    #[test]
-    fn m_26_inventive_viewers_leave_room_for_plain_ones() {
-        let mut stream = stream();
-        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::PULL, "rtmp");
-        let mut subscribe = |slot: u32, variant: u64| {
-            let key = FormatKey::new("rtmp", variant);
-            stream.subscribe(subscription(slot), key, forwarding, || Some(Box::new(Plain))).is_some()
-        };
-        let taken = (1..200u32).filter(|&set| subscribe(set, 1 | u64::from(set) << 32)).count();
-        assert_eq!(taken, FORMATS_MAX - PLAIN_FORMATS);
-        let plain = (1..200u32).filter(|&id| subscribe(1000 + id, u64::from(id))).count();
-        assert_eq!(plain, PLAIN_FORMATS);
-        // No new format is accepted now, but further subscribers may still share an existing package.
-        assert!(subscribe(5000, 1 | 7 << 32) && subscribe(5001, 3));
     }
 }

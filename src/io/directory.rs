@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use super::control_thread::{ControlMail, ControlSender};
@@ -16,7 +16,7 @@ use super::local;
 use super::upgrade::{Guest, Keeper, KeeperMail, own_process};
 use crate::config::{ClusterSettings, Config};
 use crate::control::Membership;
-use crate::directory::{Address, Link, News, Process, Profile, Request, Shared};
+use crate::directory::{Address, ClockWatch, Link, News, Process, Profile, Request, Shared};
 use crate::store::{self, Error, RedbStore, Store};
 use crate::types::NodeId;
 
@@ -368,7 +368,7 @@ struct Signs {
 impl Signs {
     fn give(self, control: &ControlSender) {
         let mut link: Option<Link> = None;
-        let mut is_newest = true;
+        let (mut is_newest, mut watch) = (true, ClockWatch::default());
         loop {
             let profile = self.profile.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let connected = match link.take() {
@@ -386,6 +386,9 @@ impl Signs {
                     if std::mem::replace(&mut is_newest, census.is_newest) && !census.is_newest {
                         let node = &self.own.node;
                         tracing::error!(%node, "node name is taken by another process: set cluster.node");
+                    }
+                    if watch.has_stepped(Instant::now(), census.time_ms, self.lease) {
+                        control.send(ControlMail::Directory(News::ClockSet));
                     }
                     control.send(ControlMail::Directory(News::Nodes(census.nodes)));
                 }

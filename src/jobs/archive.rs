@@ -30,6 +30,12 @@ pub enum ArchiveWork {
         /// Complete content.
         data: Bytes,
     },
+    /// Remove all files that an earlier archive has left in a folder: those whose names begin with the last name of the
+    /// path.
+    Clear {
+        /// Path of the folder, which may be missing, and the beginning of the names.
+        path: Vec<String>,
+    },
     /// Work on the files of a stream that viewers can rewind.
     Dvr(DvrWork),
 }

@@ -57,13 +57,14 @@ pub enum AppendTo {
         /// followed.
         path: Vec<String>,
     },
-    /// A new file, as for `New`. It gets the first free name of `a.mp4`, `a_1.mp4`, `a_2.mp4`, ... A name is free if
+    /// A new file, as for `New`. It gets a free name of the series `a.mp4`, `a_1.mp4`, `a_2.mp4`, … A name is free if
     /// neither a file with this name nor an unfinished one exists. The file is created under the unfinished form of the
     /// name, which has the suffix [`super::UNFINISHED`].
     Recording {
-        /// Path of the file: the folders below the root folder, then the first file name to try
-        /// (`a.mp4`).
+        /// Path of the first file of the series: the folders below the root folder, then `a.mp4`.
         path: Vec<String>,
+        /// The first number to try; 0 for `a.mp4`.
+        from: u64,
     },
     /// An open file from an earlier append.
     Open(Arc<dyn AppendFile>),

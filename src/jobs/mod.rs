@@ -45,7 +45,7 @@ pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
 pub use password::{PASSWORD_CHARS_MIN, PasswordDigest, PasswordOutcome, PasswordWork};
 pub use picture::{KEY_FRAME_BYTES_MAX, NoPicture, PictureOutcome, PictureWork};
 pub use post::{BodyType, Post, Receiver};
-pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
+pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED, numbered, series_of};
 pub use relay::RelayWork;
 use shares::Payer;
 
@@ -248,7 +248,7 @@ impl Work {
             | Self::KeyInfo { .. }
             | Self::FileSync { .. }
             | Self::Recording(_)
-            | Self::Archive(ArchiveWork::Remove { .. })
+            | Self::Archive(ArchiveWork::Remove { .. } | ArchiveWork::Clear { .. })
             | Self::Import(_)
             | Self::Object(_)
             | Self::Compute(_) => 0,

@@ -26,6 +26,8 @@ pub struct RecordingOrder {
     pub folder: Vec<String>,
     /// The name of the file, without its extension.
     pub stem: String,
+    /// The number after the name from which on names are free as far as records tell (`stem_3`); 0 for none.
+    pub number: u64,
     /// The maximum duration of a file in milliseconds; the next file begins after it. `None` for no limit.
     pub file_ms_max: Option<u64>,
     /// The maximum size of a file in bytes, met as closely as key frames allow. `None` for no limit.

@@ -9,6 +9,8 @@ use crate::types::StreamKey;
 pub enum Sought {
     /// A live stream.
     Stream(StreamKey),
+    /// A picture of a live stream.
+    Picture(StreamKey),
     /// A recording.
     File {
         /// The application.

@@ -1,32 +1,44 @@
-//! The rate at which a publisher may send splice information or cues of subtitles.
+//! The rate at which a publisher may send splice information, cues of subtitles, or messages of script data.
 
 /// Milliseconds of stream time for each section or cue: 50 of them a second.
 const EACH_MS: i64 = 20;
-/// Number of sections or cues that may arrive at the same time.
+/// The same for messages of script data, 200 a second: some encoders send a time code with each picture.
+const EACH_SCRIPT_MS: i64 = 5;
+/// Number of them that may arrive at the same time.
 const BURST: i64 = 100;
 
-/// The number of sections or cues that a publisher may still send, measured in stream time.
+/// The number of sections, cues or messages that a publisher may still send, measured in stream time.
 #[derive(Debug)]
 pub(in crate::protocol) struct CueRate {
-    /// Saved stream time in milliseconds; each section or cue costs [`EACH_MS`] of it.
+    each_ms: i64,
+    /// Saved stream time in milliseconds; each one costs `each_ms` of it.
     saved_ms: i64,
     last_ms: Option<i64>,
 }
 
 impl CueRate {
     pub(in crate::protocol) const fn new() -> Self {
-        Self { saved_ms: BURST * EACH_MS, last_ms: None }
+        Self::every(EACH_MS)
     }
 
-    /// Counts a section or a cue at this stream time, in milliseconds. Returns false if there were too many.
+    /// Creates the rate for messages of script data.
+    pub(in crate::protocol) const fn of_scripts() -> Self {
+        Self::every(EACH_SCRIPT_MS)
+    }
+
+    const fn every(each_ms: i64) -> Self {
+        Self { each_ms, saved_ms: BURST * each_ms, last_ms: None }
+    }
+
+    /// Counts one at this stream time, in milliseconds. Returns false if there were too many.
     pub(in crate::protocol) fn takes(&mut self, at_ms: i64) -> bool {
         let last_ms = self.last_ms.unwrap_or(at_ms);
         let passed_ms = at_ms.saturating_sub(last_ms).max(0);
         self.last_ms = Some(last_ms.max(at_ms));
-        self.saved_ms = self.saved_ms.saturating_add(passed_ms).min(BURST * EACH_MS);
-        let is_free = self.saved_ms >= EACH_MS;
+        self.saved_ms = self.saved_ms.saturating_add(passed_ms).min(BURST.saturating_mul(self.each_ms));
+        let is_free = self.saved_ms >= self.each_ms;
         if is_free {
-            self.saved_ms = self.saved_ms.saturating_sub(EACH_MS);
+            self.saved_ms = self.saved_ms.saturating_sub(self.each_ms);
         }
         is_free
     }

@@ -90,3 +90,30 @@ pub fn find(tracks: &Tracks, id: TrackId) -> Option<&'static Derivation> {
     let (_, derivation) = registry::derivations().find(|(number, _)| id_of(from, *number) == Some(id))?;
     Some(derivation)
 }
+
+#[cfg(test)]
+mod tests {
+    use media::codec::g711;
+    use media::{CodecConfig, TRACKS_MAX, Timescale, TrackKind};
+
+    use super::*;
+
+    #[test]
+    fn every_audio_track_of_a_stream_is_offered_transcoded() {
+        let settings = AppSettings::of(crate::protocol::schema(), "a", &[]).unwrap();
+        let config = CodecConfig::G711(g711::Config { law: g711::Law::A, channels: 1 });
+        let track = |n| {
+            let id = TrackId::nth(TrackKind::Audio, n).unwrap();
+            Track::new(id, config.clone(), Timescale::MILLISECONDS)
+        };
+        let count = u8::try_from(TRACKS_MAX).unwrap();
+        let published = Arc::new(Tracks::new(1, (0..count).map(track)));
+        let tracks = with_offers(&published, &settings);
+        for from in published.iter() {
+            let is_of = |track: &&Track| track.origin == Origin::Derived { from: from.id };
+            let derived: Vec<_> = tracks.iter().filter(is_of).collect();
+            assert!(derived.iter().any(|track| track.config.codec() == media::Codec::Opus), "{:?}", from.id);
+            assert!(derived.iter().all(|track| find(&tracks, track.id).is_some()));
+        }
+    }
+}

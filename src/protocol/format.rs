@@ -16,6 +16,8 @@ pub struct FormatKind {
     pub counted_as: Option<&'static str>,
     /// Returns true if an application lets viewers play the format.
     pub is_enabled: fn(&AppSettings) -> bool,
+    /// The tracks that a viewer gets if it asks for none in particular.
+    pub selection: Selection,
     /// Makes the package of a variant; `None` if the sessions take units unpackaged.
     pub package: fn(u64) -> Option<Box<dyn Package>>,
     /// True if a viewer that closes its side of the connection gives up its request. (An HTTP client may close its side
@@ -35,10 +37,10 @@ pub struct Format {
 }
 
 impl Format {
-    /// Makes a format of a kind and a variant, with the default tracks.
+    /// Makes a format of a kind and a variant, with the kind's usual tracks.
     #[must_use]
     pub const fn new(kind: &'static FormatKind, variant: u64) -> Self {
-        Self { kind, variant, selection: Selection::DEFAULT }
+        Self { kind, variant, selection: kind.selection }
     }
 
     /// Returns the format with another selection of tracks. If the format asks for silence, the new one does too.
@@ -59,6 +61,14 @@ impl Format {
     #[must_use]
     pub const fn kind(self) -> &'static FormatKind {
         self.kind
+    }
+
+    /// True if every viewer of the protocol can take the format: it needs no codecs beyond the plain ones
+    /// ([`FormatKey::variant`]), and has the kind's usual tracks.
+    #[must_use]
+    pub fn is_plain(self) -> bool {
+        let usual = Selection { silence: self.selection.silence, ..self.kind.selection };
+        self.variant >> 32 == 0 && self.selection == usual
     }
 
     /// Returns the key by which the hub finds the format.

@@ -76,7 +76,13 @@ impl Format {
         PROTOCOLS.iter().flat_map(|protocol| protocol.formats).filter_map(|kind| kind.counted_as)
     }
 
-    /// Returns the format of the kind with this name, with the default tracks.
+    /// Returns the format of each kind, with its usual tracks.
+    #[cfg(test)]
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        PROTOCOLS.iter().flat_map(|protocol| protocol.formats).map(|kind| Self::new(kind, 0))
+    }
+
+    /// Returns the format of the kind with this name, with its usual tracks.
     #[must_use]
     pub fn find(name: &str, variant: u64) -> Option<Self> {
         let mut kinds = PROTOCOLS.iter().flat_map(|protocol| protocol.formats);

@@ -48,6 +48,9 @@ pub struct Params {
     /// Returns the form of a blob for one viewer, at this date in milliseconds on the blob's clock; `None` to serve the
     /// blob itself. Called also for requests without parameters.
     pub tailor: fn(&Requested<'_>, &Bytes, u64) -> Option<Tailored>,
+    /// Returns the part of a playlist that the parameters select, with the dates of its segments even if viewers are not
+    /// told them. `None` if the blob has no parts.
+    pub dated: fn(&Requested<'_>, &Bytes) -> Option<Tailored>,
     /// Returns the status and text of a refusal if the parameters are invalid or too long to be repeated.
     pub refuse: fn(&Requested<'_>) -> Option<(u16, &'static str)>,
 }
@@ -70,6 +73,7 @@ impl Params {
         in_place: |_, _| None,
         viewers: |_, _, _| None,
         tailor: |_, _, _| None,
+        dated: |_, _| None,
         refuse: |_| None,
     };
 }
@@ -237,6 +241,12 @@ pub fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static 
 #[must_use]
 pub fn tailored(requested: &Requested<'_>, blob: &Bytes, date_ms: u64) -> Option<Tailored> {
     enabled(requested.app).find_map(|kind| (kind.params.tailor)(requested, blob, date_ms))
+}
+
+/// Returns the part of a playlist that a request selects, with the dates of its segments.
+#[must_use]
+pub fn dated(requested: &Requested<'_>, blob: &Bytes) -> Option<Tailored> {
+    params(requested.app, requested.query).find_map(|params| (params.dated)(requested, blob))
 }
 
 /// Returns the status and text if a request must be refused for its parameters.

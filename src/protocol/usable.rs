@@ -53,6 +53,8 @@ pub(super) struct Usable {
     since: Option<Instant>,
     /// Time at which the stream last had no video announced.
     without_video: Option<Instant>,
+    /// Time since which tracks are announced, and no frame of theirs has arrived.
+    announced: Option<Instant>,
     /// True if there was a frame of video. Video that stops later, or waits for a key frame again, is no fault here.
     had_video: bool,
     told_video: bool,
@@ -69,12 +71,16 @@ impl Usable {
             Supply::Frames => self.had_video = true,
             Supply::Nothing | Supply::Announced | Supply::LacksVideo => {}
         }
+        // A codec that changes begins anew.
+        self.announced = (supply == Supply::Announced).then(|| self.announced.unwrap_or(now));
+        let waiting =
+            self.announced.map_or(Duration::ZERO, |announced| now.saturating_duration_since(announced));
         let lacking = now.saturating_duration_since(self.without_video.unwrap_or(since));
         match supply {
             Supply::Nothing if passed >= ANNOUNCED_WITHIN => {
                 Some(Fault::Unusable("nothing that is carried was announced within 5 s"))
             }
-            Supply::Announced if passed >= FRAMES_WITHIN => {
+            Supply::Announced if waiting >= FRAMES_WITHIN => {
                 Some(Fault::Unusable("no frame could be used within 15 s"))
             }
             Supply::LacksVideo if lacking >= FRAMES_WITHIN && !self.had_video && !self.told_video => {
@@ -89,12 +95,11 @@ impl Usable {
 
     /// Returns the time of the next check, in case nothing more arrives.
     pub(super) fn deadline(&self, supply: Supply) -> Option<Instant> {
-        let within = match supply {
-            Supply::Nothing => ANNOUNCED_WITHIN,
-            Supply::Announced => FRAMES_WITHIN,
-            Supply::LacksVideo | Supply::AudioOnly | Supply::Frames => return None,
-        };
-        self.since?.checked_add(within)
+        match supply {
+            Supply::Nothing => self.since?.checked_add(ANNOUNCED_WITHIN),
+            Supply::Announced => self.announced.or(self.since)?.checked_add(FRAMES_WITHIN),
+            Supply::LacksVideo | Supply::AudioOnly | Supply::Frames => None,
+        }
     }
 
     /// Returns true for the first malformed message, which is reported; later ones are only counted.

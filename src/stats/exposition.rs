@@ -400,12 +400,23 @@ impl Page {
             "Recordings that failed, and recorded files that could not be finished",
             [(Vec::new(), number(control.recording_failures))],
         )?;
-        out.gauges("s3_waiting", "Files to be uploaded to S3", one(count(control.s3_waiting)))?;
-        out.counters("s3_uploads", "Files uploaded to S3", [(Vec::new(), number(control.s3_uploads))])?;
+        out.gauges("s3_waiting", "Files to be uploaded to S3", one(count(control.files.s3_waiting)))?;
+        out.counters("s3_uploads", "Files uploaded to S3", [(Vec::new(), number(control.files.s3_uploads))])?;
         out.counters(
             "s3_failures",
             "Attempts to upload a file to S3 that failed",
-            [(Vec::new(), number(control.s3_failures))],
+            [(Vec::new(), number(control.files.s3_failures))],
+        )?;
+        let waiting = count(control.files.removals_waiting);
+        out.gauges(
+            "removals_waiting",
+            "Files and objects of removed recordings still to be removed",
+            one(waiting),
+        )?;
+        out.counters(
+            "removal_failures",
+            "Attempts to remove the file or object of a recording that failed",
+            [(Vec::new(), number(control.files.removal_failures))],
         )?;
         out.counters(
             "store_failures",

@@ -247,6 +247,21 @@ pub struct JobCounts {
     pub cpu: Duration,
 }
 
+/// Figures of the recorded files that are moved to object storage, or removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileFigures {
+    /// Files waiting for upload to object storage, or being uploaded.
+    pub s3_waiting: usize,
+    /// Files uploaded to object storage since the start.
+    pub s3_uploads: u64,
+    /// Failed attempts to upload a file.
+    pub s3_failures: u64,
+    /// Files and objects of removed recordings that wait for another attempt to remove them.
+    pub removals_waiting: usize,
+    /// Failed attempts to remove the file or object of a recording, since the start.
+    pub removal_failures: u64,
+}
+
 /// Figures of control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ControlFigures {
@@ -266,12 +281,8 @@ pub struct ControlFigures {
     pub recordings: usize,
     /// Recordings that failed, and recorded files that could not be finished, since the start.
     pub recording_failures: u64,
-    /// Files waiting for upload to object storage, or being uploaded.
-    pub s3_waiting: usize,
-    /// Files uploaded to object storage since the start.
-    pub s3_uploads: u64,
-    /// Failed attempts to upload a file.
-    pub s3_failures: u64,
+    /// Recorded files that are moved or removed.
+    pub files: FileFigures,
     /// Viewers of all streams.
     pub viewers: u64,
     /// Failed commits and rebuilds since the start.

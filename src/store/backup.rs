@@ -3,6 +3,7 @@
 //! A copy is made from a snapshot, so it is consistent while commits continue. It gets its name only after all of it is
 //! on the disk, so a file with such a name is complete.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,20 +51,32 @@ pub fn list(store: &Path) -> Vec<PathBuf> {
     names.into_iter().map(|name| folder_of(store).join(name)).collect()
 }
 
-/// True if any copy is younger than `age`.
-pub(super) fn has_younger(store: &Path, age: Duration) -> bool {
-    let newest = list(store).into_iter().next();
-    let written = newest.and_then(|path| fs::metadata(path).ok()).and_then(|data| data.modified().ok());
-    // A modification time in the future counts as recent.
-    written.is_some_and(|written| written.elapsed().unwrap_or_default() < age)
+/// True if the name of a copy is later than that of another copy.
+fn is_later(path: &Path, name: &str) -> bool {
+    path.file_name().and_then(OsStr::to_str).is_some_and(|of| of > name)
 }
 
-/// Removes the oldest copies, so that `kept` copies are left.
-pub(super) fn remove_old(store: &Path, kept: usize) {
-    if kept == 0 {
-        return;
+/// True if any copy is younger than the backup asks for. A copy from the future does not count: the clock was wrong
+/// when it was made.
+pub(super) fn has_younger(store: &Path, backup: &Backup) -> bool {
+    let present = list(store).into_iter().filter(|path| !is_later(path, &backup.name));
+    let written = |path: PathBuf| fs::metadata(path).ok()?.modified().ok()?.elapsed().ok();
+    present.take(LOOKED_AT_MAX).filter_map(written).any(|age| age < backup.age_min)
+}
+
+/// Removes copies, so that `kept` copies are left: first those that are later than the copy just made, `made`, because
+/// the clock was wrong when they were made, then the oldest.
+pub(super) fn remove_old(store: &Path, kept: usize, made: &str) {
+    let all = list(store);
+    let excess = if kept == 0 { 0 } else { all.len().saturating_sub(kept) };
+    let (later, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        all.into_iter().partition(|path| is_later(path, made));
+    if let Some(latest) = later.first() {
+        let file = latest.display();
+        tracing::warn!(%file, made, "backup is later than the one just made; was the clock wrong?");
     }
-    for path in list(store).into_iter().skip(kept) {
+    let oldest = others.into_iter().skip(1).rev();
+    for path in later.into_iter().chain(oldest).take(excess) {
         match fs::remove_file(&path) {
             Ok(()) => tracing::info!(file = %path.display(), "old backup removed"),
             Err(error) => tracing::warn!(file = %path.display(), %error, "old backup not removed"),
@@ -146,6 +159,36 @@ mod tests {
         back_up(&mut store, 9, 3, hour).unwrap();
         assert_eq!(list(&path), copies);
         assert!(back_up(&mut store, 4, 3, Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn b_13_a_copy_from_the_future_prevents_no_copies_and_goes_first() {
+        let folder = TempFolder::new();
+        let path = folder.join("store.redb");
+        let mut store = RedbStore::open(&path).unwrap();
+        let hour = Duration::from_secs(3600);
+        // The clock was a year ahead.
+        let ahead = std::time::SystemTime::now() + hour * 24 * 365;
+        let year = ahead.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let second = year - 24 * 365 * 3600;
+        back_up(&mut store, year, 3, hour).unwrap();
+        fs::File::options().write(true).open(&list(&path)[0]).unwrap().set_modified(ahead).unwrap();
+        let names =
+            || list(&path).iter().map(|path| path.file_name().unwrap().to_owned()).collect::<Vec<_>>();
+        let name = |second: u64| std::ffi::OsString::from(name_of(second * 1000));
+        back_up(&mut store, second, 3, hour).unwrap();
+        assert_eq!(names(), [name(year), name(second)]);
+        // Another one is not due yet.
+        back_up(&mut store, second + 1, 3, hour).unwrap();
+        assert_eq!(names(), [name(year), name(second)]);
+        for later in 2..5 {
+            back_up(&mut store, second + later, 3, Duration::ZERO).unwrap();
+        }
+        assert_eq!(names(), [name(second + 4), name(second + 3), name(second + 2)]);
+        // Even if only one copy is kept, it is the one just made.
+        back_up(&mut store, year, 0, Duration::ZERO).unwrap();
+        back_up(&mut store, second + 5, 1, Duration::ZERO).unwrap();
+        assert_eq!(names(), [name(second + 5)]);
     }
 
     #[test]

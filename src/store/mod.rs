@@ -7,7 +7,8 @@
 //!    disk.
 //! 3. After a failed commit, the content of the file counts as unknown (docs/robustness.md B-04). Commits fail until
 //!    [`Request::Rebuild`] has written a new file from memory and put it in place of the old one. A write that has
-//!    failed is never retried and then reported as durable.
+//!    failed is never retried and then reported as durable. Further attempts begin with a [`Request::Probe`], and
+//!    pauses between them grow to half a minute.
 //! 4. [`Request::Backup`] copies a snapshot on a separate thread, while commits continue ([`backup`]).
 
 pub mod backup;
@@ -204,6 +205,14 @@ pub trait Store: Send {
     /// The content of the file is unknown afterwards. Later commits fail until a rebuild.
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error>;
 
+    /// Checks by a small file that a new file can be written. A store that does not write files succeeds.
+    ///
+    /// # Errors
+    /// A rebuild would fail.
+    fn probe(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Replaces the file by a new one that contains these records.
     ///
     /// # Errors
@@ -227,6 +236,11 @@ pub enum Request {
         batch: u64,
         /// Changes, of which either all or none are made.
         ops: Vec<Op>,
+    },
+    /// Check that a new file can be written, after a failed rebuild.
+    Probe {
+        /// Number of the request, returned in the reply.
+        batch: u64,
     },
     /// Write all records to a new file.
     Rebuild {
@@ -260,6 +274,7 @@ pub struct Reply {
 pub fn handle(store: &mut dyn Store, request: Request) -> Reply {
     match request {
         Request::Commit { batch, ops } => Reply { batch, result: store.commit(&ops) },
+        Request::Probe { batch } => Reply { batch, result: store.probe() },
         Request::Rebuild { batch, all } => Reply { batch, result: store.rebuild(&all) },
         Request::Backup { batch, backup } => Reply { batch, result: store.backup(&backup)() },
     }

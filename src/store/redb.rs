@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use super::backup::{self, Backup};
 use super::{Copying, Error, Key, Kind, Op, Store};
-use crate::disk::{self, SystemDisk};
+use crate::disk::{self, Disk as _, SystemDisk};
 
 /// Table of a kind. A key is `app/id`, and the name of an application contains no slash. A value is a record as encoded
 /// by control.
@@ -31,6 +31,8 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const VERSION: u64 = 2;
 /// Size of the library's cache. It is small because control has everything in memory.
 const CACHE_BYTES: usize = 16 << 20;
+/// Size of the file by which a full disk is tried again.
+const PROBE_BYTES: usize = 64 << 10;
 /// Records copied in one transaction.
 const COPIED_AT_ONCE: usize = 4096;
 
@@ -248,6 +250,16 @@ impl Store for RedbStore {
         result
     }
 
+    fn probe(&mut self) -> Result<(), Error> {
+        if !self.is_at_home() {
+            return Err(Error::Gone(self.path.display().to_string()));
+        }
+        let beside = self.path.with_extension("new");
+        let written = SystemDisk.write(&beside, &[0; PROBE_BYTES], 0o600);
+        let removed = SystemDisk.remove(&beside);
+        written.and(removed).map_err(|e| io_error(&beside, &e))
+    }
+
     fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error> {
         self.database = None;
         // The folder may belong to another server now.
@@ -262,7 +274,7 @@ impl Store for RedbStore {
 
     fn backup(&mut self, backup: &Backup) -> Copying {
         let (path, backup) = (self.path.clone(), backup.clone());
-        if backup::has_younger(&path, backup.age_min) {
+        if backup::has_younger(&path, &backup) {
             return Box::new(|| Ok(()));
         }
         if !self.is_at_home() {
@@ -303,7 +315,7 @@ fn copy_snapshot(path: &Path, snapshot: &ReadTransaction, backup: &Backup) -> Re
         failed.and_then(|()| write(&ops))
     })?;
     tracing::info!(file = %to.display(), records, "store backed up");
-    backup::remove_old(path, backup.kept);
+    backup::remove_old(path, backup.kept, &backup.name);
     Ok(())
 }
 
@@ -593,9 +605,11 @@ mod tests {
         store.database = None;
         fs::create_dir(folder.file().with_extension("new")).unwrap();
         assert_eq!(store.commit(&[put("b", "2")]), Err(Error::Unknown));
-        assert!(store.rebuild(&[]).is_err());
+        assert!(store.probe().is_err() && store.rebuild(&[]).is_err());
         assert_eq!(store.commit(&[put("b", "2")]), Err(Error::Unknown));
         fs::remove_dir(folder.file().with_extension("new")).unwrap();
+        assert_eq!((store.probe(), folder.file().with_extension("new").exists()), (Ok(()), false));
+        assert_eq!(store.commit(&[put("b", "2")]), Err(Error::Unknown), "a probe is no rebuild");
         store.rebuild(&[(key("c"), Bytes::from_static(b"3"))]).unwrap();
         store.commit(&[put("d", "4")]).unwrap();
         let ids: Vec<_> = store.load().unwrap().into_iter().map(|(key, _)| key.id.to_string()).collect();
@@ -672,6 +686,7 @@ mod tests {
         assert!(matches!(store.commit(&[put("d", "4")]), Err(Error::Gone(_))));
         let order = Backup { name: backup::name_of(0), kept: 0, age_min: std::time::Duration::ZERO };
         assert!(matches!(store.backup(&order)(), Err(Error::Gone(_))));
+        assert!(matches!(store.probe(), Err(Error::Gone(_))) && !data.exists());
         assert!(matches!(store.rebuild(&[]), Err(Error::Gone(_))) && !data.exists());
         fs::create_dir(&data).unwrap();
         let mut other = RedbStore::open(&path).unwrap();

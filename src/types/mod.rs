@@ -15,4 +15,4 @@ pub use ingest::Ingest;
 pub use key::StreamKey;
 pub use lookup::Lookup;
 pub use node::NodeId;
-pub use time::{Calendar, Civil, Now};
+pub use time::{Calendar, Civil, Now, WallClock};

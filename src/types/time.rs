@@ -1,6 +1,6 @@
 //! Clock readings and dates.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The time of a turn. Protocol machines get only `mono`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,33 @@ impl Calendar {
         };
         let Now { mono, wall_ms } = self.0;
         wall_ms.saturating_add(ms(mono, at)).saturating_sub(ms(at, mono))
+    }
+}
+
+/// Difference to the monotonic clock from which on the wall clock counts as set.
+const SET_BY_MS: u64 = 5 * 60 * 1000;
+/// Time for which a wall clock is not trusted after it was set.
+const DOUBT: Duration = Duration::from_secs(3600);
+
+/// A wall clock, compared with the monotonic clock at each look. After it was set by more than some minutes, ages that
+/// are computed from dates are not trusted for an hour: a clock that runs ahead for a moment would make everything old.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WallClock {
+    last: Option<Now>,
+    doubted_until: Option<Instant>,
+}
+
+impl WallClock {
+    /// Looks at the clocks. Returns true if ages may be computed from dates. `on_set` is called if the wall clock was set
+    /// since the last look.
+    pub fn is_trusted(&mut self, now: Now, on_set: impl FnOnce()) -> bool {
+        let expected_ms = self.last.map(|last| Calendar::new(last).date_ms(now.mono));
+        if expected_ms.is_some_and(|expected| expected.abs_diff(now.wall_ms) > SET_BY_MS) {
+            on_set();
+            self.doubted_until = now.mono.checked_add(DOUBT);
+        }
+        self.last = Some(now);
+        self.doubted_until.is_none_or(|until| until <= now.mono)
     }
 }
 
@@ -125,6 +152,19 @@ mod tests {
         ] {
             assert_eq!(none.unix_ms(), None, "{none:?}");
         }
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_set_is_not_trusted_for_an_hour() {
+        let (began, mut clock) = (Instant::now(), WallClock::default());
+        let mut look = |second: u64, wall_s: u64| {
+            let mono = began + Duration::from_secs(second);
+            clock.is_trusted(Now { mono, wall_ms: wall_s * 1000 }, || ())
+        };
+        let slow = [look(0, 1000), look(60, 1060), look(120, 1360)];
+        assert_eq!(slow, [true; 3], "less than five minutes between two looks");
+        assert_eq!([look(180, 90_000), look(300, 1500)], [false; 2], "ahead and back");
+        assert_eq!([look(3899, 5099), look(3900, 5100)], [false, true]);
     }
 
     #[test]

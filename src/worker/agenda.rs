@@ -10,8 +10,9 @@ use crate::types::{ConnId, StreamId};
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     pub(super) deadlines: Deadlines,
-    /// Sessions that must be drained of events and output.
-    pub(super) dirty: Vec<ConnId>,
+    /// Sessions that must be drained of events and output, in the order in which they got something to do: a session
+    /// that has to end leaves its stream before a later one asks for it.
+    pub(super) dirty: VecDeque<ConnId>,
     /// Streams whose units must be sent.
     pub(super) flushing: Vec<StreamId>,
     /// Sessions with output to write.

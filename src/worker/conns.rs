@@ -96,7 +96,7 @@ impl Conns {
             && !conn.schedule.dirty
         {
             conn.schedule.dirty = true;
-            turn.agenda.dirty.push(id);
+            turn.agenda.dirty.push_back(id);
         }
     }
 

@@ -27,7 +27,9 @@ pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// A derived track is left out, i.e. not offered to viewers, if no transcoder is free. After this time at the earliest,
 /// all such tracks are offered again together. Each attempt changes the tracks that their viewers are sent, so attempts
 /// must not be frequent.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+/// Time for which a derived track is left out when its producer has failed.
+const RETRY_FAILED: Duration = Duration::from_secs(10);
 /// Minimum interval of log lines about tracks of the same stream that are left out.
 const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -48,9 +50,18 @@ fn of_stream(id: StreamId) -> Range<(StreamId, TrackId)> {
 }
 
 impl Live {
-    pub(super) fn forget_producer(&mut self, id: ConnId, stream: StreamId, track: TrackId) {
-        if self.producers.get(&(stream, track)).is_some_and(|producer| producer.conn == id) {
-            self.producers.remove(&(stream, track));
+    /// Removes a producer whose session has ended. If subscribers are still sent its track, the track is left out for
+    /// [`RETRY_FAILED`]: they get the next best one, and then another producer makes the track.
+    pub(super) fn forget_producer(&mut self, turn: &Turn, id: ConnId, stream: StreamId, track: TrackId) {
+        let Some(producer) = self.producers.get(&(stream, track)).filter(|producer| producer.conn == id)
+        else {
+            return;
+        };
+        let is_wanted = producer.ends.is_none();
+        self.producers.remove(&(stream, track));
+        let stream = self.streams.get_mut(&stream).filter(|stream| is_wanted && stream.source == turn.id);
+        if let Some(stream) = stream {
+            stream.leave_out_track(track, turn.now.mono + RETRY_FAILED);
         }
     }
 }
@@ -214,13 +225,30 @@ impl Live {
             turn.agenda.outputs.push_back(Output::Worker(stream.source, mail));
             return;
         }
-        turn.meter.stats.key_frames_asked = turn.meter.stats.key_frames_asked.saturating_add(1);
-        let Some(publisher) = self.publisher(id) else { return };
-        conns.reply(
-            turn,
-            publisher.conn,
-            Reply::Publication(publisher.handle, PublicationNews::KeyFrameNeeded(track)),
-        );
-        conns.touch(turn, publisher.conn);
+        stream.await_key_frame(now, track);
+        ask_key_frame(self, turn, conns, id, track);
     }
+}
+
+/// Requests a key frame again if the publisher goes on without one, because the request may have been lost.
+pub(super) fn repeat_key_request(
+    live: &mut Live,
+    turn: &mut Turn,
+    conns: &mut Conns,
+    id: StreamId,
+    unit: &AccessUnit,
+) {
+    let Some(stream) = live.streams.get_mut(&id) else { return };
+    let now = turn.now.mono;
+    if stream.is_key_overdue(now, unit.track, unit.key_frame) && stream.may_ask_key_frame(now, unit.track) {
+        ask_key_frame(live, turn, conns, id, unit.track);
+    }
+}
+
+fn ask_key_frame(live: &Live, turn: &mut Turn, conns: &mut Conns, id: StreamId, track: TrackId) {
+    turn.meter.stats.key_frames_asked = turn.meter.stats.key_frames_asked.saturating_add(1);
+    let Some(publisher) = live.publisher(id) else { return };
+    let needed = Reply::Publication(publisher.handle, PublicationNews::KeyFrameNeeded(track));
+    conns.reply(turn, publisher.conn, needed);
+    conns.touch(turn, publisher.conn);
 }

@@ -26,7 +26,7 @@ impl Worker {
     /// Ends a turn: drains every session that is marked dirty, then sends new units of streams.
     pub fn finish_turn(&mut self) {
         loop {
-            while let Some(id) = self.turn.agenda.dirty.pop() {
+            while let Some(id) = self.turn.agenda.dirty.pop_front() {
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.schedule.dirty = false;
                 }
@@ -206,7 +206,7 @@ impl Worker {
                 self.turn
                     .tell(ToControl::Recording { recording, news: RecordingNews::Over(reason.to_owned()) });
             }
-            Purpose::Producer { stream, track } => self.live.forget_producer(id, stream, track),
+            Purpose::Producer { stream, track } => self.live.forget_producer(&self.turn, id, stream, track),
             Purpose::Sink { stream, kind } => self.polled.sink_over(&mut self.turn, stream, kind),
             Purpose::Peer | Purpose::Ended => {}
         }

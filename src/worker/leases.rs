@@ -71,6 +71,23 @@ pub struct Leased<'a> {
     pub began: Instant,
 }
 
+/// A lease that has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The stream that was watched.
+    pub stream: StreamId,
+    /// Protocol that the viewer counted under.
+    pub protocol: &'static str,
+    /// Address of the viewer's latest request.
+    pub client: IpAddr,
+    /// Time of the viewer's first request.
+    pub began: Instant,
+    /// The reason of the end, in words.
+    pub reason: &'static str,
+    /// News for control.
+    pub news: Option<Box<LeaseNews>>,
+}
+
 /// The leases of a worker.
 #[derive(Debug)]
 pub struct Ledger {
@@ -84,8 +101,8 @@ pub struct Ledger {
     /// Leases by address, then by expiry time.
     addresses: BTreeMap<IpAddr, BTreeSet<(Instant, u64)>>,
     counts: BTreeMap<(StreamId, &'static str), u32>,
-    /// Messages for control about leases that have ended.
-    ended: Vec<LeaseNews>,
+    /// Leases that have ended.
+    ended: Vec<Ended>,
 }
 
 impl Default for Ledger {
@@ -151,20 +168,14 @@ impl Ledger {
     /// Ends the lease of a viewer that has been given a new name. The viewer's end will be reported under the new name
     /// only. Returns false if the viewer has no lease.
     pub fn end_viewer(&mut self, viewer: (StreamId, &'static str, &str)) -> bool {
-        let Some(number) = self.number_of(viewer) else { return false };
-        if let Some(lease) = self.leases.get_mut(&number) {
-            lease.news = None;
-        }
-        self.end(number);
-        true
+        self.number_of(viewer).and_then(|number| self.forget(number)).is_some()
     }
 
-    /// Ends the lease of a viewer that is no longer served. Returns the viewer's address, if the viewer had a lease.
-    pub fn drop_viewer(&mut self, viewer: (StreamId, &'static str, &str)) -> Option<IpAddr> {
-        let number = self.number_of(viewer)?;
-        let client = self.leases.get(&number).map(|lease| lease.client);
-        self.end(number);
-        client
+    /// Ends the lease of a viewer that is no longer served, if the viewer has one.
+    pub fn drop_viewer(&mut self, viewer: (StreamId, &'static str, &str), reason: &'static str) {
+        if let Some(number) = self.number_of(viewer) {
+            self.end(number, reason);
+        }
     }
 
     /// Returns the viewers of a stream.
@@ -183,8 +194,8 @@ impl Ledger {
         self.index.keys().map(|key| (key.stream, key.protocol, &*key.viewer))
     }
 
-    /// Returns the leases that have ended since the last call, as news for control.
-    pub fn take_ended(&mut self) -> Vec<LeaseNews> {
+    /// Returns the leases that have ended since the last call. Those of viewers with a new name are not among them.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
         std::mem::take(&mut self.ended)
     }
 
@@ -196,7 +207,7 @@ impl Ledger {
     pub fn handle_timeout(&mut self, now: Instant) {
         for _ in 0..EXPIRED_MAX {
             match self.ends.first() {
-                Some(&(until, number)) if until <= now => self.end(number),
+                Some(&(until, number)) if until <= now => self.end(number, "no request for 10 s"),
                 Some(_) | None => return,
             }
         }
@@ -207,7 +218,7 @@ impl Ledger {
         let first = Key { stream, protocol: "", viewer: Arc::from("") };
         let of_stream = self.index.range(first..).take_while(|(key, _)| key.stream == stream);
         let numbers: Vec<u64> = of_stream.map(|(_, number)| *number).collect();
-        numbers.into_iter().for_each(|number| self.end(number));
+        numbers.into_iter().for_each(|number| self.end(number, "the stream has ended"));
     }
 
     /// Returns the number of viewers by stream and protocol.
@@ -251,13 +262,19 @@ impl Ledger {
     fn give_way(&mut self, address: IpAddr) -> bool {
         let oldest = self.addresses.get(&address).and_then(|leases| leases.first());
         let Some(&(_, number)) = oldest else { return false };
-        self.end(number);
+        self.end(number, "its place is needed for a newer viewer of its address");
         true
     }
 
-    fn end(&mut self, number: u64) {
-        let Some(Lease { key, address, until, news, .. }) = self.leases.remove(&number) else { return };
-        self.ended.extend(news.map(|news| *news));
+    fn end(&mut self, number: u64, reason: &'static str) {
+        let Some(Lease { key, client, began, news, .. }) = self.forget(number) else { return };
+        let Key { stream, protocol, .. } = key;
+        self.ended.push(Ended { stream, protocol, client, began, reason, news });
+    }
+
+    fn forget(&mut self, number: u64) -> Option<Lease> {
+        let lease = self.leases.remove(&number)?;
+        let Lease { ref key, address, until, .. } = lease;
         self.ends.remove(&(until, number));
         self.leave(address, (until, number));
         if let Some(count) = self.counts.get_mut(&(key.stream, key.protocol)) {
@@ -266,7 +283,8 @@ impl Ledger {
                 self.counts.remove(&(key.stream, key.protocol));
             }
         }
-        self.index.remove(&key);
+        self.index.remove(key);
+        Some(lease)
     }
 
     fn leave(&mut self, address: IpAddr, entry: (Instant, u64)) {
@@ -324,6 +342,33 @@ mod tests {
         ledger.handle_timeout(at(19));
         assert_eq!((counts(&ledger), ledger.poll_timeout(), ledger.is_empty()), (vec![], None, true));
         assert_eq!(ledger.renew(at(20), (A, "hls", "x"), address(1), LEASE), Renewed::New);
+    }
+
+    #[test]
+    fn each_end_is_told_with_its_reason_but_not_that_of_a_former_name() {
+        let (mut ledger, start) = (Ledger::with_room(2), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut told = |act: &mut dyn FnMut(&mut Ledger)| {
+            act(&mut ledger);
+            let ended = ledger.take_ended();
+            ended.into_iter().map(|one| (one.client, one.began, one.reason)).collect::<Vec<_>>()
+        };
+        let ask = |ledger: &mut Ledger, second, viewer| {
+            ledger.renew(at(second), (A, "hls", viewer), address(1), LEASE);
+        };
+        assert_eq!(told(&mut |ledger| ask(ledger, 0, "x")), []);
+        let expired = (address(1), at(0), "no request for 10 s");
+        assert_eq!(told(&mut |ledger| ledger.handle_timeout(at(10))), [expired]);
+        assert_eq!(told(&mut |ledger| ask(ledger, 11, "former")), []);
+        assert_eq!(told(&mut |ledger| assert!(ledger.end_viewer((A, "hls", "former")))), []);
+        for viewer in ["a", "b"] {
+            assert_eq!(told(&mut |ledger| ask(ledger, 12, viewer)), []);
+        }
+        let gave_way = "its place is needed for a newer viewer of its address";
+        assert_eq!(told(&mut |ledger| ask(ledger, 13, "c")), [(address(1), at(12), gave_way)]);
+        let dropped = (address(1), at(12), "ended by a call");
+        assert_eq!(told(&mut |ledger| ledger.drop_viewer((A, "hls", "b"), "ended by a call")), [dropped]);
+        assert_eq!(told(&mut |ledger| ledger.end_stream(A)), [(address(1), at(13), "the stream has ended")]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod agenda;
 mod audience;
 mod awaited;
 mod barred;
+mod behind;
 mod carriers;
 mod chats;
 mod conn;
@@ -280,7 +281,7 @@ impl Worker {
                 Timer::Silence(stream) => {
                     standbys::silence_timeout(&mut self.live, &mut self.turn, &self.conns, stream, at)
                 }
-                Timer::Polled => self.polled.polled_timeout(&mut self.turn, &mut self.conns, at),
+                Timer::Polled => self.polled.polled_timeout(&mut self.turn, &mut self.conns, &self.live, at),
             }
         }
     }

@@ -53,10 +53,10 @@ impl Passes {
     }
 
     fn is_known(&mut self, now: Instant, holder: &Holder) -> bool {
-        while let Some((_, old)) = self.ends.first().filter(|(until, _)| *until <= now).cloned() {
-            if let Some(known) = self.known.remove(&old) {
-                self.ends.remove(&(known.until, old));
-            }
+        while let Some((until, _)) = self.ends.first()
+            && *until <= now
+        {
+            self.ends.pop_first().and_then(|(_, old)| self.known.remove(&old));
         }
         self.known.contains_key(holder)
     }

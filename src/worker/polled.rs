@@ -10,7 +10,7 @@ use super::barred::Barred;
 use super::conns::Conns;
 use super::deadlines::Timer;
 use super::incumbents::Incumbents;
-use super::leases::{LEASE, Ledger, Renewed};
+use super::leases::{Ended, LEASE, Ledger, Renewed};
 use super::passes::Passes;
 use super::rooms::has_view;
 use super::streams::Live;
@@ -301,7 +301,7 @@ impl Polled {
             }
             self.viewer_came(turn, (stream, protocol), former, news.map(Box::new));
         }
-        self.tell_ended_leases(turn);
+        self.tell_ended_leases(turn, live);
         self.arm_polled(turn);
     }
 
@@ -348,17 +348,17 @@ impl Polled {
     ) {
         let (stream, protocol, name) = viewer;
         let Some(key) = live.ladder_key(stream) else { return };
-        if let Some(client) = self.leases.drop_viewer(viewer) {
-            tracing::info!(%key, protocol, %client, reason, "viewer ended");
-        }
-        self.tell_ended_leases(turn);
+        self.leases.drop_viewer(viewer, reason);
+        self.tell_ended_leases(turn, live);
         self.barred.add(turn.now.mono, key, protocol, name);
     }
 
-    /// Reports ended leases to control.
-    fn tell_ended_leases(&mut self, turn: &mut Turn) {
-        let ended = self.leases.take_ended();
-        turn.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
+    /// Logs ended leases, and reports them to control.
+    fn tell_ended_leases(&mut self, turn: &mut Turn, live: &Live) {
+        for ended in self.leases.take_ended() {
+            let key = self.key_of_polled(live, ended.stream);
+            tell_ended(turn, key.as_ref(), ended);
+        }
     }
 
     /// True if a viewer may still be served while the server drains: it was already watching when the drain began, or
@@ -390,13 +390,13 @@ impl Polled {
         WorkerId(u16::try_from(hash.checked_rem(workers).unwrap_or(0)).unwrap_or(0))
     }
 
-    pub(super) fn polled_timeout(&mut self, turn: &mut Turn, conns: &mut Conns, at: Instant) {
+    pub(super) fn polled_timeout(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, at: Instant) {
         if self.armed == Some(at) {
             self.armed = None;
         }
         let now = turn.now.mono;
         self.leases.handle_timeout(now);
-        self.tell_ended_leases(turn);
+        self.tell_ended_leases(turn, live);
         while let Some((_, stream)) = self.ended.pop_front_if(|(until, _)| *until <= now) {
             self.ended_keys.remove(&stream);
             turn.blobs.end_stream(stream);
@@ -414,7 +414,7 @@ impl Polled {
     /// for a playlist that does not exist wait only until the stream's last blobs should have arrived.
     pub(super) fn forget_polled(&mut self, turn: &mut Turn, stream: StreamId, key: &StreamKey) {
         self.leases.end_stream(stream);
-        self.tell_ended_leases(turn);
+        self.leases.take_ended().into_iter().for_each(|ended| tell_ended(turn, Some(key), ended));
         while let Some((sink, _)) = self.making.range((stream, "")..).next()
             && sink.0 == stream
         {
@@ -506,4 +506,14 @@ fn missing_rungs(turn: &Turn, live: &Live, polled: &Polled, blob: &Blob) -> Vec<
     let main = StreamKey { app: Arc::clone(&blob.app), id: Arc::clone(&ladder.main) };
     let missing = live.ladder(&main).filter(is_here);
     missing.map(|id| (id, rung.sink)).filter(|sink| !polled.making.contains_key(sink)).collect()
+}
+
+/// Logs an ended lease of a viewer of this stream, and reports it to control.
+fn tell_ended(turn: &mut Turn, key: Option<&StreamKey>, ended: Ended) {
+    let Ended { protocol, client: peer, began, reason, news, .. } = ended;
+    if let Some(key) = key {
+        let seconds = turn.now.mono.saturating_duration_since(began).as_secs();
+        tracing::info!(%key, protocol, %peer, reason, seconds, "viewer ended");
+    }
+    turn.tell_all(news.map(ToControl::Leased));
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use media::{AccessUnit, ClockNews, FaultNews, TrackId, TrackKind, Tracks};
 
-use super::Worker;
+use super::behind::Behind;
 use super::conn::{Publication, Purpose, ROLES_MAX};
 use super::conns::Conns;
 use super::deadlines::Timer;
@@ -18,7 +18,8 @@ use super::messages::hear_copied;
 use super::standbys::{self, Passed};
 use super::streams::{Live, SourceCount};
 use super::turn::Turn;
-use crate::hub::{Entry, Flush};
+use super::{Worker, demand};
+use crate::hub::{Entry, Flush, Pauses};
 use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
 use crate::protocol::{PublicationEvent, PublicationNews, PublishAsk, Reply, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, SessionRef, StreamId};
@@ -139,11 +140,13 @@ impl Live {
                     Err(refusal) => conns.publish_refused(id, refusal),
                 }
                 if let (Some((stream, _)), Some(silence)) = (granted, waits) {
-                    self.standbys.begin(turn.now.mono, (id, publication), stream, silence);
+                    let pauses = Pauses::default();
+                    self.standbys.begin(turn.now.mono, (id, publication), (stream, silence), pauses);
                 } else if let Some((stream, position)) = granted {
                     let count = self.sources.entry(stream).or_default();
                     count.position = position;
-                    count.last_unit = Some(turn.now.mono);
+                    count.behind = Behind::new(position);
+                    (count.last_unit, count.pauses) = (Some(turn.now.mono), Pauses::default());
                     count.publisher = Some(session);
                 }
                 let verdict = verdict.map(|grant| *grant);
@@ -219,8 +222,16 @@ impl Live {
             Passed::Unit(unit, tracks) => {
                 ingest_mapped(self, turn, conns, memory, (id, stream), (unit, tracks));
             }
-            Passed::Nothing => {}
-            Passed::NeedsKeyFrame(stream, track) => self.need_key_frame(turn, conns, stream, track),
+            Passed::Retained => {}
+            Passed::LeftOut(track) => {
+                // A publisher whose units are left out is not silent.
+                if let Some(count) = self.sources.get_mut(&stream) {
+                    count.hear(turn.now.mono);
+                }
+                if let Some(track) = track {
+                    self.need_key_frame(turn, conns, stream, track);
+                }
+            }
         }
     }
 
@@ -390,19 +401,26 @@ pub(super) fn ingest_mapped(
 ) {
     let tracks = match live.streams.get_mut(&stream) {
         Some(stream) => {
-            let is_cut = stream.left_out().iter().next().is_some();
-            let has_room = is_cut && live.transcoders.has_room(&stream.key.app);
-            stream.with_derived(has_room.then_some(turn.now.mono), tracks, derived::with_offers)
+            let has_room = |app: &str| live.transcoders.has_room(app);
+            stream.with_derived((turn.now.mono, demand::RETRY), has_room, tracks, derived::with_offers)
         }
         None => tracks,
     };
     let count = live.sources.entry(stream).or_default();
     count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
-    count.last_unit = Some(turn.now.mono);
+    // Script data and messages may go on while the encoder's media has stopped.
+    if !unit.track.is_data() {
+        count.hear(turn.now.mono);
+    }
     let is_video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
     count.pictures = count.pictures.saturating_add(u64::from(is_video));
     let has_stopped = count.video.note(turn.now.mono, is_video);
-    let entry = Entry::new(turn.now.mono, turn.now.wall_ms, unit, tracks);
+    let mut entry = Entry::new(turn.now.mono, turn.now.wall_ms, unit, tracks);
+    if !count.behind.place(&mut entry) {
+        count.dropped = count.dropped.saturating_add(1);
+        turn.meter.stats.units_dropped = turn.meter.stats.units_dropped.saturating_add(1);
+        return;
+    }
     count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
     if !std::mem::replace(&mut count.position.started, true) {
         turn.tell(ToControl::SourceStarted(stream));
@@ -410,6 +428,7 @@ pub(super) fn ingest_mapped(
     if has_stopped && let Some(publication) = conns.get(id).and_then(|conn| conn.publication_of(stream)) {
         live.log_fault(conns, id, publication, "no video for 10 s while audio goes on");
     }
+    demand::repeat_key_request(live, turn, conns, stream, &entry.unit);
     live.append_published(turn, conns, memory, id, stream, entry);
 }
 

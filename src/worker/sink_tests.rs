@@ -2,6 +2,8 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of output")]
 
+mod formats;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +21,8 @@ use crate::jobs::{AppendError, AppendFile, AppendTo, Appended, JobDone, Outcome,
 use crate::mail::{Blob, Message, StreamDetails, StreamEnd};
 use crate::protocol::{Event, FamilyEvent, Format, PlayAsk, PublicationEvent, SubscriptionEvent};
 use crate::types::{Handle, Ingest, SessionRef, StreamKey};
+
+mod keys;
 
 /// A file in memory.
 #[derive(Debug, Default)]
@@ -364,7 +368,7 @@ fn beyond_their_limit_tracks_are_left_out_until_there_is_room() {
     let left_out = |rig: &Rig| rig.worker.live.streams[&STREAM].left_out().iter().count();
     assert_eq!(left_out(&rig), 1);
     // The track is offered again only after a second, and only if another transcoder may run.
-    for (limit, wait_ms, runs) in [(1, 900, 0), (0, 20_000, 0), (1, 0, 1)] {
+    for (limit, wait_ms, runs) in [(1, 900, 0), (0, 20_000, 0), (1, 900, 0), (1, 100, 1)] {
         rig.worker.live.transcoders = Arc::new(TranscoderBudget::new(limit));
         rig.now.mono += Duration::from_millis(wait_ms);
         rig.publish(TrackId::VIDEO, true, b"key", &tracks);
@@ -443,50 +447,6 @@ fn a_producer_ends_with_its_stream_and_with_its_source() {
         let wanted = |mail: &ToWorker| matches!(mail, ToWorker::Mirror { wanted, .. } if wanted.contains(TrackId::DERIVED));
         assert_eq!(rig.mail.iter().any(wanted), moves);
     }
-}
-
-#[test]
-fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
-    let mut rig = Rig::new(0);
-    let tracks = Arc::new(Tracks::new(1, [video(0), video(1)]));
-    rig.publish(TrackId::VIDEO, true, b"key", &tracks);
-    let viewers: Vec<_> = (0..20).map(|_| rig.connect()).collect();
-    viewers.iter().for_each(|viewer| rig.play(viewer, Handle::ONLY, Selection::DEFAULT));
-    let asked = |rig: &Rig| {
-        let replies = rig.publisher.1.replies();
-        replies.into_iter().filter(|reply| reply.contains("KeyFrameNeeded")).collect::<Vec<_>>()
-    };
-    assert_eq!(asked(&rig), [""; 0], "there is one in the ring");
-    let ask = |track| Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameNeeded(track));
-    for _ in 0..5 {
-        viewers.iter().for_each(|viewer| rig.say(viewer, ask(None)));
-    }
-    assert_eq!(asked(&rig).len(), 1);
-    // A key frame of another track is a separate request.
-    rig.say(&viewers[0], ask(TrackId::nth(TrackKind::Video, 1)));
-    assert_eq!(asked(&rig).len(), 1);
-    rig.now.mono += Duration::from_millis(499);
-    rig.say(&viewers[0], ask(None));
-    assert_eq!(asked(&rig).len(), 0);
-    rig.now.mono += Duration::from_millis(1);
-    rig.say(&viewers[0], ask(None));
-    assert_eq!((asked(&rig).len(), rig.worker.turn.meter.stats.key_frames_asked), (1, 3));
-    // A sink that is about to begin requests a key frame if the newest key frame is old.
-    let soon = Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(Some(TrackId::VIDEO)));
-    rig.publish(TrackId::VIDEO, true, b"key", &tracks);
-    rig.now.mono += Duration::from_millis(1999);
-    rig.say(&viewers[0], soon);
-    assert_eq!(asked(&rig).len(), 0);
-    rig.now.mono += Duration::from_millis(1);
-    let soon = Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(None));
-    rig.say(&viewers[0], soon);
-    assert_eq!(asked(&rig).len(), 1);
-    // Selecting a track that has no key frame requests one implicitly.
-    rig.now.mono += Duration::from_millis(500);
-    let second =
-        Selection { video: Pick::Only(TrackId::nth(TrackKind::Video, 1).unwrap()), ..Selection::DEFAULT };
-    rig.say(&viewers[0], Event::Subscription(Handle::ONLY, SubscriptionEvent::Select(second)));
-    assert_eq!(asked(&rig).len(), 1);
 }
 
 #[test]

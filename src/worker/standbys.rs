@@ -20,7 +20,7 @@ use super::memory::Memory;
 use super::publications::ingest_mapped;
 use super::streams::{Live, SourceCount};
 use super::turn::Turn;
-use crate::hub::{Held, Splice, Standby};
+use crate::hub::{Held, Pauses, Splice, Standby};
 use crate::mail::{Departure, Seam, StandbyFigures, StreamEnd, ToControl};
 use crate::protocol::{PublicationEvent, PublicationNews, Reply};
 use crate::types::{ConnId, Handle, SessionRef, StreamId};
@@ -29,7 +29,7 @@ use crate::types::{ConnId, Handle, SessionRef, StreamId};
 #[derive(Debug)]
 struct Second {
     stream: StreamId,
-    /// Silence after which the standby counts as not sending.
+    /// Shortest silence after which the standby counts as not sending.
     silence: Duration,
     state: State,
 }
@@ -68,9 +68,15 @@ impl Standbys {
         self.of.get(&(id, publication)).is_some_and(|one| matches!(one.state, State::Waiting { .. }))
     }
 
-    /// Makes a publication wait.
-    pub(super) fn begin(&mut self, now: Instant, key: (ConnId, Handle), stream: StreamId, silence: Duration) {
-        let state = State::Waiting { standby: Standby::new(now), sends: false };
+    /// Makes a publication wait. `pauses` are those of its units so far.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        key: (ConnId, Handle),
+        (stream, silence): (StreamId, Duration),
+        pauses: Pauses,
+    ) {
+        let state = State::Waiting { standby: Standby::new(now, pauses), sends: false };
         self.remove(key.0, key.1);
         self.by_stream.entry(stream).or_default().insert(key);
         self.of.insert(key, Second { stream, silence, state });
@@ -162,10 +168,10 @@ impl Standbys {
 pub(super) enum Passed {
     /// The unit becomes part of the stream. Its times are those of the stream.
     Unit(AccessUnit, Arc<Tracks>),
-    /// The unit is retained or left out.
-    Nothing,
-    /// The unit is left out, and the stream needs a key frame of its track.
-    NeedsKeyFrame(StreamId, TrackId),
+    /// The unit is that of a publication that waits.
+    Retained,
+    /// The unit of the stream's publisher is left out. The stream needs a key frame of the track, if one is given.
+    LeftOut(Option<TrackId>),
 }
 
 impl Standbys {
@@ -199,15 +205,15 @@ impl Standbys {
                 let is_video = tracks.get(track).is_some_and(|track| track.kind() == TrackKind::Video);
                 match splice.map(Held { unit, tracks, came: now }) {
                     Some((unit, tracks)) => Passed::Unit(unit, tracks),
-                    None if is_video && splice.awaits_key_frame(track) => {
-                        Passed::NeedsKeyFrame(stream, track)
-                    }
-                    None => Passed::Nothing,
+                    None => Passed::LeftOut(
+                        Some(track).filter(|track| is_video && splice.awaits_key_frame(*track)),
+                    ),
                 }
             }
             State::Waiting { standby, sends } => {
+                let is_media = !unit.track.is_data();
                 let key_frame = standby.hold(now, unit, tracks);
-                if !std::mem::replace(sends, true) {
+                if is_media && !std::mem::replace(sends, true) {
                     let session = turn.session_ref(id, publication);
                     turn.tell(ToControl::StandbySends { session, stream, sends: true });
                     self.arm(turn, stream, now + silence);
@@ -217,7 +223,7 @@ impl Standbys {
                     conns.reply(turn, id, Reply::Publication(publication, news));
                     conns.touch(turn, id);
                 }
-                Passed::Nothing
+                Passed::Retained
             }
         }
     }
@@ -228,7 +234,7 @@ impl Standbys {
         for key in self.by_stream.get(&stream).into_iter().flatten().copied() {
             let Some(one) = self.of.get_mut(&key) else { continue };
             let State::Waiting { standby, sends: sends @ true } = &mut one.state else { continue };
-            let due = standby.last_unit() + one.silence;
+            let due = standby.silent_at(one.silence).unwrap_or(now);
             if due > now {
                 next = Some(next.map_or(due, |next: Instant| next.min(due)));
             } else {
@@ -268,7 +274,8 @@ fn silent_at(live: &Live, stream: StreamId) -> Option<Instant> {
     source.publisher?;
     // A copy may be silent: its publisher is at another node.
     live.streams.get(&stream).filter(|stream| !stream.ingest.is_copy())?;
-    Some(source.last_unit? + live.streams.get(&stream)?.settings.loss.standby_after)
+    let silence = source.pauses.silence(live.streams.get(&stream)?.settings.loss.standby_after);
+    source.last_unit?.checked_add(silence)
 }
 
 /// Handles the check for silence of a stream: a silent publisher yields, and silent standbys are reported to control.
@@ -312,7 +319,7 @@ pub(super) fn yield_stream(
     let Some(source) = live.sources.remove(&id) else { return };
     let now = turn.now.mono;
     let silent = source.last_unit.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-    live.standbys.begin(now, (session.conn, session.handle), id, silence);
+    live.standbys.begin(now, (session.conn, session.handle), (id, silence), source.pauses);
     let seam = Seam { position: source.position, tracks, silent };
     turn.tell(ToControl::Yielded { session, stream: id, seam });
 }
@@ -339,6 +346,7 @@ pub(super) fn take_over(
     let source = SourceCount {
         position: seam.position,
         last_unit: Some(now),
+        pauses: standby.pauses(),
         publisher: Some(session),
         ..SourceCount::default()
     };

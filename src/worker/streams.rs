@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use media::{TrackId, TrackSet};
 
 use super::awaited::Awaited;
+use super::behind::Behind;
 use super::chats::Chats;
 use super::conn::Purpose;
 use super::conns::Conns;
@@ -20,7 +21,7 @@ use super::standbys::{self, Standbys};
 use super::transcoders::TranscoderBudget;
 use super::turn::Turn;
 use super::{Output, Worker};
-use crate::hub::{MirroredUnit, Stream};
+use crate::hub::{MirroredUnit, Pauses, Stream};
 use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews, sinks};
 use crate::types::{ConnId, Handle, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
@@ -203,10 +204,22 @@ pub(super) struct SourceCount {
     pub(super) clock_told: [Option<Instant>; media::ClockFault::ALL.len()],
     /// Time of the last log line about a derived track that is left out.
     pub(super) left_out_told: Option<Instant>,
+    /// Time of the last unit of audio or video, or of the publisher's beginning.
     pub(super) last_unit: Option<Instant>,
+    /// The pauses between the publisher's units.
+    pub(super) pauses: Pauses,
     pub(super) video: VideoWatch,
     pub(super) position: media::Position,
+    pub(super) behind: Behind,
     pub(super) publisher: Option<SessionRef>,
+}
+
+impl SourceCount {
+    /// Notes that a unit of the publisher has arrived.
+    pub(super) fn hear(&mut self, now: Instant) {
+        self.last_unit = Some(now);
+        self.pauses.note(now);
+    }
 }
 
 /// Makes the request with which a worker asks for a stream from the worker that has its publisher.

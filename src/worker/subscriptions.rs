@@ -17,7 +17,8 @@ use super::streams::{Live, mirror_request};
 use super::turn::Turn;
 use super::{Output, Worker};
 use crate::auth::access::{Credentials, Denial};
-use crate::hub::{Pick, Selection};
+use crate::auth::network;
+use crate::hub::{FormatLimit, Pick, Selection};
 use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
 use crate::protocol::{Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
@@ -59,10 +60,11 @@ impl Worker {
     /// Attaches a push or a sink to the stream that control has assigned to it.
     pub(super) fn attach_ordered(&mut self, id: ConnId, subscription: Handle, format: Format) {
         let Some(stream) = self.conns.get(id).and_then(|conn| conn.purpose.stream()) else { return };
-        if self.live.attach(&mut self.turn, &mut self.conns, id, subscription, stream, format).is_none() {
-            return self.remove(id, "the stream is gone", false);
+        match self.live.attach(&mut self.turn, &mut self.conns, id, subscription, stream, format) {
+            Ok(()) => self.conns.answer(&mut self.turn, &self.live, id, subscription, Ok(stream)),
+            Err(NoSubscription::NotFound) => self.remove(id, "the stream is gone", false),
+            Err(_) => self.remove(id, "the stream cannot be packaged", false),
         }
-        self.conns.answer(&mut self.turn, &self.live, id, subscription, Ok(stream));
     }
 
     /// True if the peer gives up a pending request by closing its side of the connection. This holds for
@@ -143,7 +145,7 @@ impl Live {
         let stream = stream.ok_or(NoSubscription::NotFound)?;
         let settings = self.streams.get(&stream).map(|stream| Arc::clone(&stream.settings));
         let format = settings.map_or(ask.format, |settings| derived::for_viewers(ask.format, &settings));
-        self.attach(turn, conns, id, handle, stream, format).ok_or(NoSubscription::Resources)?;
+        self.attach(turn, conns, id, handle, stream, format)?;
         if ask.takes_subtracks && own == Some(stream) {
             self.rooms.wait(ask.key.clone(), role_of(ask), SubscriptionId { conn: id, handle });
         }
@@ -216,17 +218,18 @@ impl Live {
         handle: Handle,
         stream_id: StreamId,
         format: Format,
-    ) -> Option<()> {
+    ) -> Result<(), NoSubscription> {
         self.detach(turn, conns, id, handle);
-        let stream = self.streams.get_mut(&stream_id)?;
+        let stream = self.streams.get_mut(&stream_id).ok_or(NoSubscription::NotFound)?;
+        let key = (format.key(), conns.get(id).map_or(FormatLimit::Plain, |conn| format_limit(conn, format)));
         let forwarding = turn.meter.forwarding.index(stream.ingest, format.key().name);
         let subscription = SubscriptionId { conn: id, handle };
-        let subscribe = || stream.subscribe(subscription, format.key(), forwarding, || format.package());
+        let subscribe = || stream.subscribe(subscription, key, forwarding, || format.package());
         let Ok(subscriber) = catch_unwind(AssertUnwindSafe(subscribe)) else {
             conns.note_panic(id);
-            return None;
+            return Err(NoSubscription::Resources);
         };
-        let mut subscriber = subscriber?;
+        let mut subscriber = subscriber.ok_or(NoSubscription::Resources)?;
         // A subscriber may begin with units that the ring still holds. Producers begin with them too, so that such a
         // subscriber gets its derived tracks from its first unit on.
         if conns.get(id).is_some_and(|conn| matches!(conn.purpose, Purpose::Producer { .. })) {
@@ -255,7 +258,7 @@ impl Live {
         self.mirror_here(turn, stream_id);
         self.settle_demand(turn, conns, stream_id);
         needed.iter().for_each(|track| self.need_key_frame(turn, conns, stream_id, track));
-        Some(())
+        Ok(())
     }
 
     /// Requests a stream from the worker that has its publisher, unless that is this worker or the stream is already
@@ -278,15 +281,18 @@ impl Live {
         handle: Handle,
         selection: Selection,
     ) {
+        let Some(conn) = conns.get(id) else { return };
+        let Some(playing) = conn.subscription(handle).and_then(Subscription::playing) else { return };
+        let format = playing.format.select(selection);
+        let key = (format.key(), format_limit(conn, format));
         let Some(conn) = conns.get_mut(id) else { return };
         let Some(playing) = conn.subscription_mut(handle).and_then(Subscription::playing_mut) else { return };
         let stream_id = playing.subscriber.stream;
         let Some(stream) = self.streams.get_mut(&stream_id) else { return };
-        let format = playing.format.select(selection);
-        let switch = || stream.select(&mut playing.subscriber, format.key(), || format.package());
+        let switch = || stream.select(&mut playing.subscriber, key, || format.package());
         match catch_unwind(AssertUnwindSafe(switch)) {
             Ok(true) => playing.format = format,
-            // The stream has too many formats, so the viewer keeps its present selection.
+            // The stream or the viewer's network has too many formats, so the viewer keeps its present selection.
             Ok(false) => return,
             Err(_) => return conns.note_panic(id),
         }
@@ -642,7 +648,9 @@ impl Conns {
             }
             let is_full = kind == TrackKind::Audio && !stream.left_out().is_empty();
             let reason = match (is_full, stream.is_mirrored_here()) {
-                (true, _) => "too many tracks are being transcoded (audio.max_transcoders)",
+                (true, _) => {
+                    "its track is not transcoded now: too many are (audio.max_transcoders), or it has failed"
+                }
                 (false, false) => "no track is of a codec that it takes",
                 // The worker that has the publisher transcodes, and logs the tracks that it does not make.
                 (false, true) => "no track is of a codec that it takes, or none is transcoded to one",
@@ -678,6 +686,18 @@ impl Conns {
             Some(subscription) => subscription.state = state,
             None => conn.subscriptions.push(Subscription { handle, state }),
         }
+    }
+}
+
+/// Returns the limit on a stream's formats that applies to a session. Only viewers are limited: an order, another node
+/// or a producer must not fail because of the choices of viewers.
+fn format_limit(conn: &Conn, format: Format) -> FormatLimit {
+    if conn.purpose != Purpose::Peer || format.kind().is_for_nodes {
+        FormatLimit::None
+    } else if format.is_plain() {
+        FormatLimit::Plain
+    } else {
+        FormatLimit::Network(network(conn.client().ip()))
     }
 }
 

@@ -13,7 +13,7 @@ use super::conn::{Playing, Publication, Subscription, SubscriptionState};
 use super::streams::SourceCount;
 use super::*;
 use crate::config::AppSettings;
-use crate::hub::{Chosen, Credit, Delivery, Entry, FormatKey, Item, Package, Parts};
+use crate::hub::{Chosen, Credit, Delivery, Entry, FormatKey, FormatLimit, Item, Package, Parts};
 use crate::mail::{Departure, StreamDetails};
 use crate::protocol::{
     About, ByteStream, Context, Demux, Event, Format, Paths, PlayAsk, Port, PortEvent, PublicationEvent,
@@ -476,8 +476,11 @@ impl Rig {
         let forwarding = self.worker.turn.meter.forwarding.index(Ingest::PULL, name);
         let stream = self.worker.live.streams.get_mut(&STREAM).unwrap();
         let subscription = SubscriptionId { conn: id, handle };
-        let subscriber =
-            stream.subscribe(subscription, key, forwarding, || Some(Box::new(Fragile(fails_at)))).unwrap();
+        let subscriber = stream
+            .subscribe(subscription, (key, FormatLimit::None), forwarding, || {
+                Some(Box::new(Fragile(fails_at)))
+            })
+            .unwrap();
         let format = Format::find("flv", 0).unwrap();
         let state = SubscriptionState::Playing(Playing {
             subscriber,
@@ -737,6 +740,7 @@ mod draining;
 mod leased;
 mod leaving;
 mod ports;
+mod returning;
 mod room_views;
 mod rooms;
 mod standby;

@@ -14,8 +14,12 @@ impl Publisher {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
         command.args(["bench", "publish", "--url", url, "--duration", "60", "--json"]).args(options);
         let publisher = Self(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-        wait_for("the publishers", secs(10), || {
-            server.api().get("/live/rest/v2/broadcasts/list/0/50").body.contains("broadcasting")
+        // The generator begins its streams one after another, and players of the last one do not try again.
+        let count =
+            options.windows(2).find(|pair| pair[0] == "--count").map_or(1, |pair| pair[1].parse().unwrap());
+        wait_for("the publishers", secs(30), || {
+            let list = server.api().get("/live/rest/v2/broadcasts/list/0/50").body;
+            list.matches(r#""status":"broadcasting""#).count() >= count
         });
         publisher
     }

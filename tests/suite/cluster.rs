@@ -1,6 +1,5 @@
 //! Nodes that share a directory: several servers and one Redis over loopback.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::management::Panel;
-use crate::support::{Home, Player, Publisher, RtmpPeer, Server, ms, secs, wait_for};
+use crate::support::{Home, Player, Publisher, RtmpPeer, Server, ms, own_port, secs, wait_for};
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 const LEASE: Duration = secs(2);
@@ -27,7 +26,7 @@ impl Redis {
     }
 
     fn with(options: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = own_port("127.0.0.1").port();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let mut redis = Self { home: Home::new(), port, options, child: None };
         redis.begin();
@@ -415,7 +414,7 @@ fn b_29_the_directory_is_reached_by_tls_with_a_user_of_few_rights_and_not_with_a
     std::fs::write(file("key.pem"), key.serialize_pem()).unwrap();
     let rights = "user node on >S3cret ~{millstream}:* +@connection +@hash +@string +@stream +@scripting +time +select +role";
     std::fs::write(file("users.acl"), format!("user default off\n{rights}\n")).unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = own_port("127.0.0.1").port();
     let (tls_port, cert, key, users) =
         (port.to_string(), file("cert.pem"), file("key.pem"), file("users.acl"));
     let mut redis = Redis {

@@ -45,7 +45,7 @@ fn publish(server: &Server) -> Publisher {
 fn what_is_published_at_one_node_is_played_at_the_others() {
     let redis = Redis::start();
     let nodes = ["a", "b", "c"].map(|name| node(&redis, name));
-    let file = media_file(true, 30);
+    let file = media_file(true, 120);
     let _publisher = Program::ffmpeg_publish(&file, &nodes[0].rtmp_url("live/s"));
     for server in &nodes {
         wait_for("the stream", secs(20), || is_broadcasting(server, "s"));
@@ -181,4 +181,59 @@ fn n_15_viewers_of_a_publisher_that_loses_are_sent_the_other_one() {
         assert!(player.is_playing());
     }
     assert!(!(gave_up(&a) && gave_up(&b)));
+}
+
+/// Checks a node that hangs for longer than its lease while another node admits a publisher of the same id. When it
+/// continues, its publisher is closed, and its viewers get the other stream.
+#[test]
+fn n_15_of_a_node_that_hung_and_its_successor_one_publisher_remains() {
+    let redis = Redis::start();
+    let (a, b) = (node(&redis, "a"), node(&redis, "b"));
+    let mut first = RtmpPeer::publish(a.rtmp, "live", "s").unwrap();
+    first.send_configs().unwrap();
+    let mut media = MediaSource::new(&Seed::from_number(2));
+    publish_synthetic(&mut first, &mut media, 100).unwrap();
+    wait_for("the stream", secs(20), || is_broadcasting(&b, "s"));
+    let player = Player::start(a.rtmp, "live", "s");
+    wait_for("media", secs(20), || player.media() > 2);
+    a.signal("STOP");
+    let _second = publish(&b);
+    let other = Player::start(b.rtmp, "live", "s");
+    wait_for("media of the other publisher", secs(20), || other.media() > 60);
+    a.signal("CONT");
+    a.wait_for_line("copying it from there");
+    let mut is_told = || publish_synthetic(&mut first, &mut media, 10).is_err();
+    wait_for("the end of the first publisher", secs(20), &mut is_told);
+    let before = [&player, &other].map(Player::media);
+    for (player, before) in [&player, &other].into_iter().zip(before) {
+        wait_for("media of the one that remains", secs(30), || player.media() > before + 60);
+        assert!(player.is_playing());
+    }
+    assert!(RtmpPeer::publish(a.rtmp, "live", "s").is_err(), "the id is in use");
+    assert!(!b.log().contains("copying it from there"), "{}", b.log());
+}
+
+/// Checks a node that dies while a stream waits for its publisher there: no claim names the node then.
+#[test]
+fn b_22_a_stream_that_waits_at_a_dead_node_ends() {
+    let redis = Redis::start();
+    let (mut a, b) = (node(&redis, "a"), node(&redis, "b"));
+    let made = b.api().post("/live/rest/v2/broadcasts/create", r#"{"streamId":"s"}"#);
+    assert_eq!(made.status, 200);
+    for id in ["s", "made"] {
+        wait_for("the record", secs(20), || id == "made" || a.api().broadcast("live", id).is_some());
+        let mut encoder = RtmpPeer::publish(a.rtmp, "live", id).unwrap();
+        encoder.send_configs().unwrap();
+        publish_synthetic(&mut encoder, &mut MediaSource::new(&Seed::from_number(3)), 60).unwrap();
+        wait_for("the stream", secs(20), || is_broadcasting(&b, id));
+    }
+    wait_for("the losses", secs(20), || a.log().matches("publisher lost").count() == 2);
+    a.kill();
+    wait_for("the end", secs(60), || {
+        b.api().broadcast("live", "s").unwrap()["status"] == "terminated_unexpectedly"
+            && b.api().broadcast("live", "made").is_none()
+    });
+    wait_for("its line", secs(5), || {
+        b.log().matches("stream ended: its node has died while it waited for the publisher").count() == 2
+    });
 }

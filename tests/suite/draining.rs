@@ -59,8 +59,8 @@ fn c_20_a_draining_server_serves_who_is_there_refuses_others_and_ends_with_the_l
     // The workers learn of the drain a moment later.
     wait_for("a refusal", secs(10), || is_refused(&answer(&server, "/live/s.flv", "new")));
     wait_for("a refusal of HLS", secs(10), || is_refused(&answer(&server, list, "new")));
-    assert!(RtmpPeer::publish(server.rtmp, "live", "t").is_err());
-    assert!(RtmpPeer::play(server.rtmp, "live", "s").is_err());
+    wait_for("a refusal to publish", secs(10), || RtmpPeer::publish(server.rtmp, "live", "t").is_err());
+    wait_for("a refusal to play", secs(10), || RtmpPeer::play(server.rtmp, "live", "s").is_err());
     for _ in 0..8 {
         // Repeated, because any worker may get the request.
         let answer = answer(&server, list, "old");

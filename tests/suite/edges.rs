@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::publish_play::{assert_equal_from_first_key_frame, assert_track_within, is_broadcasting};
 use crate::support::{
-    Home, Player, Program, Publisher, Server, frame_md5, media_file, ms, own_port, run, secs, source_packets,
-    unit_md5, unit_md5_by, wait_for,
+    Home, Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file, own_port, run, secs,
+    source_packets, unit_md5, unit_md5_by, wait_for,
 };
 
 const SECRET: &str = "relay.secret=a secret of all nodes";
@@ -41,7 +41,7 @@ fn status_of(url: &str) -> String {
 
 #[test]
 fn what_is_published_on_one_node_is_played_on_another_over_every_protocol() {
-    let file = media_file(false, 30);
+    let file = media_file(false, 120);
     let origin = node("origin", &["server.workers=2"]);
     let edge = node("edge", &["server.workers=2", &edge_of(&[origin.relay.unwrap()])]);
     let _publisher = Program::ffmpeg_publish(&file, &origin.rtmp_url("live/s"));
@@ -165,7 +165,8 @@ fn viewers_of_an_edge_stay_when_the_publisher_comes_to_it() {
     wait_for("media", secs(20), || player.media() > 60);
     origin.kill();
     publisher.stop();
-    std::thread::sleep(ms(300));
+    // The edge refuses the id until it knows that the origin's stream has ended.
+    wait_for("to be let in", secs(20), || RtmpPeer::publish(edge.rtmp, "live", "s").is_ok());
     let _publisher = Publisher::start(edge.rtmp, "live", "s");
     wait_for("the stream", secs(20), || is_broadcasting(&edge, "s"));
     let before = player.media();

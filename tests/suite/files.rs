@@ -58,7 +58,7 @@ fn files_go_before_pages_and_are_sent_whole_or_in_parts() {
     );
     fs::write(app.join("play.html"), "ours").unwrap();
     assert_eq!(ask(server.http, "/live/play.html", "").2, b"ours");
-    assert_eq!(ask(server.http, "/live", "").0, 301);
+    assert_eq!(ask(server.http, "/live", "").0, 302);
     assert!(ask(server.http, "/", "").1.starts_with("HTTP/1.1 200 OK"));
     let bytes = noise(1_000_000);
     fs::write(app.join("streams/a.mp4"), &bytes).unwrap();

@@ -13,7 +13,7 @@ import urllib.request
 
 from websockets.sync.client import connect
 
-PATIENCE = 20.0
+PATIENCE = 75.0
 SIZES = {"desk": (1360, 900, False), "phone": (320, 720, True)}
 # Of the panel's user.
 EMAIL, PASSWORD = "admin@example.com", "correct horse"

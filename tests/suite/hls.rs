@@ -412,6 +412,54 @@ fn what_is_to_be_kept_is_on_the_disk_to_the_last_frame() {
 }
 
 #[test]
+fn low_latency_and_dash_are_whole_on_the_disk_after_the_end_and_gone_when_the_stream_returns() {
+    let file = media_file(false, 12);
+    let home = Home::new();
+    let start = || {
+        let forms = ["app.hlsEnableLowLatency=true", "app.dashMuxingEnabled=true", "app.hlsListSize=3"];
+        let kept = ["app.hlsPlayListType=vod", "app.deleteHLSFilesOnEnded=false", "app.publisherGraceMs=0"];
+        Server::start_in(&home.path().join("home"), &[forms, kept].concat())
+    };
+    let tracks = home.path().join("home/webapps/live/streams/ll-hls/cam");
+    let manifest = home.path().join("home/webapps/live/streams/cam/cam.mpd");
+    let text = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
+    let mut server = start();
+    assert!(publish(&server, &file).wait(secs(40)).is_some());
+    let lists = ["cam__video.m3u8", "cam__audio.m3u8"];
+    wait_for("the end", secs(20), || {
+        let have_ended = lists.iter().all(|name| text(&tracks.join(name)).ends_with("#EXT-X-ENDLIST\n"));
+        have_ended && text(&manifest).contains("type=\"static\"")
+    });
+    // After a restart, memory has nothing of the stream.
+    server.terminate();
+    let server = start();
+    for name in lists {
+        assert!(fetch_all(&server, &format!("/live/streams/ll-hls/cam/{name}")) >= 5, "{name}");
+    }
+    let source = unit_md5(file.to_str().unwrap(), None);
+    for name in ["ll-hls/cam/cam__master.m3u8", "cam/cam.mpd"] {
+        let kept = unit_md5(&format!("http://{}/live/streams/{name}", server.http), None);
+        for track in 0..2 {
+            let count = |of: &[crate::support::Packet]| of.iter().filter(|packet| packet.0 == track).count();
+            assert!(count(&kept).abs_diff(count(&source)) <= 1, "{name} {track}");
+            assert_track_within(1, (track, &source), (track, &kept));
+        }
+    }
+    // The next run has no audio. Nothing on the disk names what the first one has left.
+    let mut sender = Command::new("ffmpeg");
+    sender.args(["-v", "error", "-re", "-i"]).arg(&file).args(["-an", "-c", "copy", "-f", "flv"]);
+    let _publisher = Program::start(sender.arg(server.rtmp_url("live/cam")));
+    let left = || {
+        let names = std::fs::read_dir(&tracks).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().contains("audio")).count()
+    };
+    wait_for("the files of the first run to go", secs(20), || left() == 0);
+    wait_for("the new list", secs(20), || tracks.join("cam__master.m3u8").exists() && manifest.exists());
+    assert!(!text(&tracks.join("cam__master.m3u8")).contains("audio"));
+    assert!(text(&manifest).contains("type=\"dynamic\"") && !text(&manifest).contains("audio/mp4"));
+}
+
+#[test]
 fn what_is_kept_survives_a_kill_and_goes_when_it_is_to_go() {
     let file = media_file(false, 12);
     let settings =

@@ -88,7 +88,7 @@ fn ffmpeg_plays_http_flv_as_it_was_published() {
 
 #[test]
 fn each_viewer_starts_at_zero_whenever_it_joins_and_on_any_worker() {
-    let file = media_file(false, 12);
+    let file = media_file(false, 30);
     let server = Server::start(&["server.workers=3"]);
     let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/late"));
     wait_for("the stream", secs(20), || is_broadcasting(&server, "late"));

@@ -155,8 +155,15 @@ fn viewers_of_hls_have_a_peer_and_sessions_within_the_server_have_none() {
     server.wait_for_line("protocol=\"hls\" peer=127.0.0.1:");
     let log = server.log();
     assert_eq!(said(&log, &["viewer started", "key=live/s", "protocol=\"hls\""]).len(), 1, "{log}");
+    server.wait_for_line("viewer ended key=live/s");
+    let log = server.log();
+    let ended = ["viewer ended", "protocol=\"hls\"", "peer=127.0.0.1", "reason=\"no request for 10 s\""];
+    assert_eq!(said(&log, &ended).len(), 1, "{log}");
+    server.api().get(path);
     publisher.stop();
     wait_for("the ends", secs(10), || said(&server.log(), &["session ended", "key=live/s"]).len() >= 2);
+    let ended = ["viewer ended", "key=live/s", "reason=\"the stream has ended\""];
+    wait_for("the viewer's end", secs(10), || said(&server.log(), &ended).len() == 1);
     assert!(!server.log().contains("peer=0.0.0.0"), "{}", server.log());
 }
 

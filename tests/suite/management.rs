@@ -568,7 +568,7 @@ fn a_certificate_is_replaced_over_the_api_when_it_fits() {
             .unwrap();
         assert!(made.status.success());
     }
-    let post = |kind: &str, key: &str| {
+    let post = |kind: &str, key: &str, expected: u32| {
         let url = format!("http://{}/rest/v2/ssl-settings?domain=a.example&type={kind}", server.http);
         let form = |name: &str, file: &str| format!("{name}=@{}", path(file));
         let (status, body) = curl(&[
@@ -582,16 +582,16 @@ fn a_certificate_is_replaced_over_the_api_when_it_fits() {
             &form("chainFile", "a.pem"),
             &url,
         ]);
-        assert_eq!(status, 200, "{body}");
+        assert_eq!(status, expected, "{body}");
         serde_json::from_str::<Value>(&body).unwrap()
     };
-    assert_eq!(post("CUSTOM_DOMAIN", "a.key")["success"], false);
-    assert_eq!(post("WHAT", "a.key")["message"], "Unknown SSL configuration type");
+    assert_eq!(post("CUSTOM_DOMAIN", "a.key", 400)["success"], false);
+    assert_eq!(post("WHAT", "a.key", 400)["message"], "Unknown SSL configuration type");
     let before = fs::read(folder.join("home/conf/privkey.pem")).unwrap();
-    let misfit = post("CUSTOM_CERTIFICATE", "b.key");
+    let misfit = post("CUSTOM_CERTIFICATE", "b.key", 200);
     assert!(misfit["message"].as_str().unwrap().contains("not succesful"), "{misfit}");
     assert_eq!(fs::read(folder.join("home/conf/privkey.pem")).unwrap(), before);
-    assert_eq!(post("CUSTOM_CERTIFICATE", "a.key"), success());
+    assert_eq!(post("CUSTOM_CERTIFICATE", "a.key", 200), success());
     let url = format!("https://{}/rest/v2/liveness", server.https.unwrap());
     wait_for("the certificate", secs(10), || {
         let output = Command::new("curl").args(["-s", "-k", "-v", "-o", "/dev/null", &url]).output().unwrap();

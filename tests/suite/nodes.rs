@@ -271,6 +271,27 @@ fn clients_are_sent_to_the_node_that_has_their_stream() {
     assert_eq!(sent_to(&a, "GET", path, None), (302, format!("http://{}{path}", b.http)));
 }
 
+/// A node without a copy of a stream sends clients to the node that can make its picture; a node with a copy makes it
+/// itself.
+#[test]
+fn a_picture_of_a_stream_is_answered_at_any_node() {
+    let redis = Redis::start();
+    let (a, b) = (node(&redis, "a"), node(&redis, "b"));
+    let _publisher = publish(&[&a, &b], ["s"]);
+    let paths =
+        ["/live/previews/s.png", "/live/previews/s.jpg?token=a", "/live/rest/v2/broadcasts/s/snapshot"];
+    for path in paths {
+        assert_eq!(sent_to(&b, "GET", path, None), (302, format!("http://{}{path}", a.http)), "{path}");
+        assert_eq!(sent_to(&a, "GET", path, None).1, "", "{path}");
+    }
+    assert_eq!(sent_to(&b, "GET", "/live/previews/none.png", None), (404, String::new()));
+    let player = Player::start(b.rtmp, "live", "s");
+    wait_for("a copy", secs(20), || player.media() > 10);
+    for path in paths {
+        assert_eq!(sent_to(&b, "GET", path, None).1, "", "{path}");
+    }
+}
+
 /// Messages of a publisher and of the API reach the data channels of viewers at another node, text as text and bytes as
 /// bytes.
 #[test]

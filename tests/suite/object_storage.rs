@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Home, Program, Server, own_port, python, run, secs, wait_for};
+use crate::support::{Home, Program, Server, media_file, own_port, python, run, secs, wait_for};
 
 const VODS: &str = "/live/rest/v2/vods";
 const ACCESS: &str = "AKIDSOMEBODY";
@@ -134,6 +134,29 @@ fn files_are_moved_to_s3_and_go_with_their_records() {
         "{metrics}"
     );
     assert_silent(&server, &home);
+}
+
+#[test]
+fn two_recordings_of_a_stream_are_two_objects() {
+    let storage = Storage::start_at(own_port("127.0.0.1"));
+    let home = Home::new();
+    let settings = settings(storage.address, SECRET);
+    let server = start(&home, &settings, &["app.mp4MuxingEnabled=true", "app.publisherGraceMs=0"]);
+    let file = media_file(false, 3);
+    let folder = home.path().join("home/webapps/live/streams");
+    for name in ["first.mp4", "first_1.mp4"] {
+        let mut command = Command::new("ffmpeg");
+        command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(&file);
+        run(command.args(["-c", "copy", "-f", "flv", &server.rtmp_url("live/first")]));
+        wait_for("the object", secs(40), || storage.object(&format!("kept/streams/{name}")).is_some());
+        wait_for("the file to go", secs(10), || !folder.join(name).exists());
+    }
+    let list = server.api().get(&format!("{VODS}/list/0/10")).json();
+    let first = list.as_array().unwrap().iter().find(|vod| vod["vodName"] == "first.mp4").unwrap();
+    let id = first["vodId"].as_str().unwrap();
+    assert_eq!(server.api().delete(&format!("{VODS}/{id}")).json()["success"], true);
+    wait_for("the object to go", secs(20), || storage.object("kept/streams/first.mp4").is_none());
+    assert!(storage.object("kept/streams/first_1.mp4").is_some(), "the other one stays");
 }
 
 #[test]

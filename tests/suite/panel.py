@@ -222,6 +222,43 @@ def task_users(browser, url):
     browser.text("user saved")
 
 
+def shown(browser):
+    """The controls of the page that write, as far as they are shown."""
+    return browser.run("""[...document.querySelectorAll(".writes, .manages")].filter((one) => one.offsetParent)
+        .map((one) => one.innerText || one.getAttribute("aria-label"))""")
+
+
+def task_readers(browser, url):
+    """A user who may only read sees no control that writes; a user of broadcasts sees none of settings and users."""
+    first_user(browser, url)
+    make_broadcast(browser, url, "live", "Stage", "stage")
+    places = ["broadcasts", "broadcast", "recordings", "settings", "server", "users", "overview"]
+    for place in ("broadcasts", "broadcast", "recordings", "users", "overview"):
+        browser.go(f"{url}{PLACES[place][0]}")
+        browser.text(PLACES[place][1])
+        assert shown(browser), f"{place}: an administrator may write"
+    for role in ("READ_ONLY", "USER"):
+        browser.go(f"{url}#/users")
+        browser.click("Add user")
+        browser.fill("email", f"{role.lower()}@example.com")
+        browser.fill("password", "another horse")
+        browser.fill("role", role)
+        browser.click("Add user")
+        browser.text(f"{role.lower()}@example.com")
+    for role, writes in (("READ_ONLY", ()), ("USER", ("broadcasts", "broadcast", "recordings"))):
+        browser.click("Log out")
+        browser.fill("email", f"{role.lower()}@example.com")
+        browser.fill("password", "another horse")
+        browser.click("Log in")
+        for place in places:
+            browser.go(f"{url}{PLACES[place][0]}")
+            browser.text({"broadcast": "Play from", "broadcasts": "Stage", "recordings": "No recordings yet."}.get(place, PLACES[place][1]))
+            assert bool(shown(browser)) == (place in writes), f"{role}, {place}: {shown(browser)}"
+        browser.go(f"{url}#/settings/live")
+        browser.text("hlsListSize")
+        assert browser.run("[...document.querySelectorAll('.setting input')].every((one) => one.disabled || one.readOnly)"), "settings change"
+
+
 def task_user_pages(browser, url):
     """Users on several pages of a list, which the server ends by its bytes: all of them are reached."""
     first_user(browser, url)
@@ -615,6 +652,24 @@ def task_files(browser, url):
     pick(json.dumps([*made, {**made[0], "streamId": "another", "name": "Another"}]))
     browser.text("1 created, 1 already existed")
     browser.text("Another")
+    # These do not fit into one call, nor into one page of the list, and differ from the defaults in all members.
+    given = {
+        "listenerHookURL": "http://198.51.100.1/hook", "virtual": True, "subtracksLimit": 3, "ipAddr": "198.51.100.2", "seekTimeInMs": 5,
+        "standbyEnabled": True, "publish": False, "publicStream": False, "is360": True,
+        "encoderSettingsList": [{"height": 240, "videoBitrate": 300000, "audioBitrate": 64000, "forceEncode": True}],
+        "hlsParameters": {"hlsListSize": "7"}, "metaData": "m" * 20000,
+    }
+    many = [{**given, "streamId": f"many{n:03}", "type": "liveStream"} for n in range(150)]
+    pick(json.dumps(many))
+    browser.text("150 created")
+    browser.run("files.length = 0, [...document.querySelectorAll('button')].find((one) => one.innerText.trim() === 'Export').click()")
+    browser.wait("the file", lambda: browser.run("files.length") == 1)
+    back = {one["streamId"]: one for one in json.loads(browser.run("files[0]"))}
+    assert len(back) == 152, len(back)
+    for name, value in given.items():
+        seen = back["many149"].get(name)
+        fits = isinstance(value, (dict, list)) and seen or seen == value
+        assert fits, (name, value, seen)
     pick("{}")
     browser.text("This file is not a list of broadcasts.")
     browser.run("(location.hash = '#/settings/live') && 1")

@@ -122,6 +122,11 @@ fn users_come_and_go_and_the_log_tells() {
 }
 
 #[test]
+fn users_see_only_the_controls_that_their_role_allows() {
+    does(CHROMIUM, "readers");
+}
+
+#[test]
 fn users_on_several_pages_are_all_reached() {
     does(CHROMIUM, "user_pages");
 }

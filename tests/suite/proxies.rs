@@ -100,7 +100,7 @@ fn sessions_and_the_panel_work_in_a_folder_behind_nginx_that_ends_tls() {
         assert_eq!(curl(&["-X", "DELETE", session.as_str()]).0, 200, "{session}");
     }
     let (status, head, _) = curl(&[&format!("{base}/live?id=x")]);
-    assert_eq!((status, field(&head, "location")), (301, "live/?id=x"));
+    assert_eq!((status, field(&head, "location")), (302, "live/?id=x"));
 
     // The panel works through the proxy: its page, the files that the page loads, a login, and a change with the
     // cookie.

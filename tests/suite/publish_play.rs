@@ -123,7 +123,7 @@ fn gst_publish(file: &Path, url: &str, sent: &Path) -> Command {
 
 #[test]
 fn a_viewer_on_another_worker_gets_the_same() {
-    let file = media_file(true, 12);
+    let file = media_file(true, 30);
     let server = Server::start(&["server.workers=3"]);
     let url = server.rtmp_url("live/mirrored");
     let _publisher = Program::ffmpeg_publish(&file, &url);

@@ -222,7 +222,8 @@ fn run(row: &Row, over: Over) -> Result<(), String> {
     let mut outcome =
         Outcome { publisher, sent, views: Vec::new(), broadcast: String::new(), metrics: String::new() };
     if let Some(why) = row.gets.refused {
-        world.run_for(secs(15));
+        // A publisher of which nothing can be played has 15 s.
+        world.run_for(secs(18));
         bystander.check(&world)?;
         let said = said.lock().unwrap();
         return if said.contains(why) {

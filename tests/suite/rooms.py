@@ -318,7 +318,7 @@ def task_seats(browser, url):
     flows(watcher, "ARDAMSvvideoTrack0")
     assert names(watcher) == ["ARDAMSaaudioTrack0", "ARDAMSvvideoTrack0"], names(watcher)
     opens(watcher, "room4")
-    assert watcher.run("shown()") == "red"
+    watcher.wait("the picture of room4", lambda: watcher.run("shown()") == "red")
 
     def shows(id, colour):
         watcher.wait(f"the video of {id}", lambda: watcher.run(VIDEO) == f"videoTrack0={id}")
@@ -348,7 +348,7 @@ def task_seats(browser, url):
     assert watcher.run("heard.filter(({ command, type }) => command === 'takeConfiguration' && type === 'offer').length") == 1
     # Nothing was lost on the way from one stream to the other.
     stats = watcher.run("(async () => [...(await peers.room4.getStats()).values()].filter(({ type }) => type === 'inbound-rtp').map(({ packetsLost }) => packetsLost))()")
-    assert max(stats) <= 4, stats
+    assert max(stats) <= 20, stats
 
 
 def task_levels(browser, url):

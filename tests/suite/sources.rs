@@ -38,7 +38,7 @@ fn wait_for_status(server: &Server, id: &str, wanted: &[&str]) {
     wait_for(&format!("{id} to be {wanted:?}"), secs(40), || wanted.contains(&status(server, id).as_str()));
 }
 
-/// A server that has the same ports after a restart. They were free when the test asked the kernel for them.
+/// A server that has the same ports after a restart. The kernel gives them to nobody else meanwhile.
 struct Upstream {
     home: Home,
     settings: Vec<String>,
@@ -47,8 +47,8 @@ struct Upstream {
 
 impl Upstream {
     fn start() -> Self {
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let settings = ["rtmp", "http", "rtsp"].map(|name| format!("{name}.port={}", free())).to_vec();
+        let ports = ["rtmp", "http", "rtsp"].map(|name| (name, own_port("127.0.0.1").port()));
+        let settings = ports.map(|(name, port)| format!("{name}.port={port}")).to_vec();
         let mut upstream = Self { home: Home::new(), settings, server: None };
         upstream.resume();
         upstream

@@ -89,15 +89,16 @@ fn a_stream_has_the_speed_of_its_media_and_not_of_its_ticks() {
     let server = Server::start(&[]);
     let _publisher = publish(&server, SrtTool::Libsrt, &SrtUrl::caller(srt(&server)), "speed");
     let speed = || server.api().broadcast("live", "speed").unwrap()["speed"].as_f64().unwrap();
-    wait_for("a speed", secs(10), || speed() > 0.5);
-    assert!(speed() < 3.0, "{}", speed());
+    // Until the average has settled, it may be above: the sender catches up with what it could not send before.
+    // Ticks taken for milliseconds would stay at 90.
+    wait_for("the speed of the media", secs(30), || (0.5..3.0).contains(&speed()));
 }
 
 #[test]
 fn s_26_what_is_published_by_rtmp_is_played_by_every_srt_player() {
     for bframes in [false, true] {
         let server = Server::start(&[]);
-        let file = media_file(bframes, 12);
+        let file = media_file(bframes, 30);
         let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/from-rtmp"));
         wait_for("the stream", secs(20), || is_broadcasting(&server, "from-rtmp"));
         let source = units_of(&file);
@@ -498,7 +499,7 @@ fn many_publishers_come_over_one_network() {
     const STREAMS: usize = 8;
     let server = Server::start(&[]);
     let relay = Relay::to(srt(&server)).links(|link| link.latency(ms(5)).loss(0.01)).start();
-    let file = ts_file(true, 12);
+    let file = ts_file(true, 40);
     let ids: Vec<String> = (0..STREAMS).map(|number| format!("many{number}")).collect();
     let publish = |id: &String| {
         let url = SrtUrl::caller(relay.address()).latency_ms(400).stream_id(&format!("live/{id}"));

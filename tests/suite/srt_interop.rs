@@ -126,7 +126,7 @@ impl Case {
         let (mut sender, receiver) = start(self.sender_calls);
         let length = || std::fs::metadata(&into).map_or(0, |metadata| metadata.len());
         // The sender exits at the end of its file. If it never connects, the wait ends after a limit.
-        sender.wait(secs(u64::from(SECONDS) + 10));
+        sender.wait(secs(u64::from(SECONDS) + 60));
         let before = length();
         if before < ENOUGH_BYTES {
             return Err(format!("{before} bytes came"));

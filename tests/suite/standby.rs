@@ -5,7 +5,9 @@ use std::process::Command;
 use rtmp::MediaKind;
 
 use crate::publish_play::is_broadcasting;
-use crate::support::{Program, RtmpPeer, Server, media_file, secs, unit_payload, wait_for};
+use crate::support::{
+    Over, Player, Program, RtcClient, RtmpPeer, Server, media_file, secs, unit_payload, wait_for,
+};
 
 const PUBLISHERS: &str = "/live/rest/v2/broadcasts/cam/publishers";
 
@@ -28,12 +30,15 @@ fn is_prepared(server: &Server) -> bool {
     server.api().get(PUBLISHERS).json().as_array().unwrap().iter().any(|one| one["hasKeyFrame"] == true)
 }
 
-/// Publishes a file over SRT in a loop, as a backup.
-fn srt_backup(server: &Server) -> Program {
+/// Publishes a file in a loop, as a backup.
+fn backup(options: &[&str], url: &str) -> Program {
     let mut command = Command::new("ffmpeg");
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
-    let url = format!("srt://{}?streamid=live/cam,backup=1", server.srt.unwrap());
-    Program::start(command.arg(media_file(false, 12)).args(["-c", "copy", "-f", "mpegts", &url]))
+    Program::start(command.arg(media_file(false, 12)).args(["-c", "copy", "-f"]).args(options).arg(url))
+}
+
+fn srt_backup(server: &Server) -> Program {
+    backup(&["mpegts"], &format!("srt://{}?streamid=live/cam,backup=1", server.srt.unwrap()))
 }
 
 /// Reads until a viewer has received this many units of each kind. Returns the times in milliseconds of video and audio.
@@ -65,15 +70,16 @@ fn assert_continues(before: &[Vec<u32>; 2], after: &[Vec<u32>; 2]) {
 }
 
 #[test]
-fn an_encoder_that_is_killed_is_followed_by_its_backup_over_rtmp_or_srt() {
-    for kind in ["RTMP", "SRT"] {
+fn an_encoder_that_is_killed_is_followed_by_its_backup_over_rtmp_srt_or_rtsp() {
+    for kind in ["RTMP", "SRT", "RTSP"] {
         let server = Server::start(&["server.workers=2"]);
         let url = server.rtmp_url("live/cam");
         let first = Program::ffmpeg_publish(&media_file(false, 12), &url);
         wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
         let _backup = match kind {
             "RTMP" => Program::ffmpeg_publish(&media_file(true, 12), &format!("{url}?backup=1")),
-            _ => srt_backup(&server),
+            "SRT" => srt_backup(&server),
+            _ => backup(&["rtsp", "-rtsp_transport", "tcp"], &server.rtsp_url("live/cam?backup=1")),
         };
         wait_for("the standby", secs(20), || publishers(&server) == named(&[("RTMP", true), (kind, false)]));
         wait_for("its key frame", secs(20), || is_prepared(&server));
@@ -111,4 +117,22 @@ fn an_encoder_that_hangs_is_followed_by_its_backup_and_waits_when_it_is_back() {
     wait_for("the switch", secs(20), || publishers(&server) == named(&[("RTMP", true), ("SRT", false)]));
     let again = watch(&mut viewer, 200);
     assert_continues(&after, &again);
+}
+
+#[test]
+fn an_encoder_that_is_killed_is_followed_by_a_browser() {
+    let server = Server::start(&["server.workers=2"]);
+    let first = Program::ffmpeg_publish(&media_file(false, 12), &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
+    let mut browser = RtcClient::publish(&server, "cam?backup=1", Over::Udp);
+    browser.run_until("the standby", secs(30), |_| {
+        publishers(&server) == named(&[("RTMP", true), ("WebRTC", false)]) && is_prepared(&server)
+    });
+    let player = Player::start(server.rtmp, "live", "cam");
+    browser.run_until("media", secs(20), |_| player.media() > 30);
+    first.signal("KILL");
+    browser.run_until("the takeover", secs(20), |_| publishers(&server) == named(&[("WebRTC", true)]));
+    let before = player.media();
+    browser.run_until("media of the browser", secs(20), |_| player.media() > before + 60);
+    assert!(player.is_playing() && is_broadcasting(&server, "cam"));
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,11 @@ use std::thread;
 use crypto::Seed;
 use netsim::MediaSource;
 
+use crate::cluster::Redis;
 use crate::publish_play::is_broadcasting;
 use crate::support::{
-    Home, Over, Player, Publisher, RtcClient, RtmpPeer, Server, SrtTool, SrtUrl, publish_synthetic, secs,
-    ts_file, wait_for,
+    Home, Over, Player, Publisher, RtcClient, RtmpPeer, Server, SrtTool, SrtUrl, ms, own_port,
+    publish_synthetic, secs, ts_file, wait_for,
 };
 
 /// A process that a server has started. It is killed when the value is dropped.
@@ -396,7 +397,7 @@ fn c_21_a_new_process_that_is_killed_leaves_the_store_and_the_viewers_to_the_old
 fn c_21_a_port_that_the_new_settings_do_not_have_is_closed() {
     let installed = Installed::new();
     let server = installed.start(&[]);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = own_port("127.0.0.1");
     let real = installed.home.path().join("first");
     let script = format!("#!/bin/sh\nexec {} \"$@\" --set rtmp.port={}\n", real.display(), free.port());
     installed.replace(Some(&script));
@@ -537,4 +538,40 @@ fn c_21_a_signal_upgrades_too_and_the_service_manager_follows_the_new_process() 
     assert_eq!(server.api().get("/live/rest/v2/version").status, 200);
     newer.signal("TERM");
     while message() != "STOPPING=1\nSTATUS=draining" {}
+}
+
+#[test]
+fn c_21_viewers_of_the_old_process_are_counted_at_the_new_one_from_the_beginning() {
+    let installed = Installed::new();
+    let server = installed.start(&["server.workers=2"]);
+    let made = server.api().post("/live/rest/v2/broadcasts/create", r#"{"streamId":"s"}"#);
+    assert_eq!(made.status, 200);
+    let _publisher = Publisher::start(server.rtmp, "live", "s");
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "s"));
+    let _players = [(); 2].map(|()| Player::start(server.rtmp, "live", "s"));
+    let count = || server.api().broadcast("live", "s").map(|record| record["rtmpViewerCount"].clone());
+    wait_for("the viewers", secs(20), || count() == Some(2.into()));
+    let _newer = upgrade(&installed.folder()).unwrap_or_else(|said| panic!("{said}\n{}", installed.log()));
+    for _ in 0..60 {
+        assert_eq!(count(), Some(2.into()), "{}", installed.log());
+        thread::sleep(ms(200));
+    }
+}
+
+#[test]
+fn an_upgrade_of_a_node_of_a_cluster_is_refused_and_changes_nothing() {
+    let redis = Redis::start();
+    let installed = Installed::new();
+    let a = installed.start(&redis.settings("a").iter().map(String::as_str).collect::<Vec<_>>());
+    let b = Server::start(&redis.settings("b").iter().map(String::as_str).collect::<Vec<_>>());
+    let _publisher = Publisher::start(a.rtmp, "live", "s");
+    wait_for("the stream", secs(20), || is_broadcasting(&b, "s"));
+    let player = Player::start(a.rtmp, "live", "s");
+    wait_for("media", secs(20), || player.media() > 30);
+    let Err(said) = upgrade(&installed.folder()) else { panic!("a node is upgraded") };
+    assert!(said.contains("drain it, and start the new version"), "{said}");
+    let before = player.media();
+    wait_for("media", secs(20), || player.media() > before + 60);
+    assert!(player.is_playing() && is_broadcasting(&b, "s"));
+    assert!(RtmpPeer::publish(b.rtmp, "live", "s").is_err(), "the node keeps its claim");
 }

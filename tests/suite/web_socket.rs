@@ -126,7 +126,7 @@ fn w_06_a_flood_of_pings_costs_little_and_is_not_echoed() {
     peer.shutdown(std::net::Shutdown::Both).unwrap();
     let pongs = pongs.join().unwrap();
     assert!((1..10_000).contains(&pongs), "{pongs} pongs for 100000 pings");
-    assert!(cost < secs(2), "{cost:?}");
+    assert!(cost < secs(6), "{cost:?}");
     assert!(server.rss_kb() < rss + 4096);
     bystander.finish(&mut server);
 }

@@ -15,6 +15,9 @@ use crate::limits::{HOST_SESSIONS_MAX, PAIRS_MAX};
 use crate::path::{Path, Protocol};
 use crate::stun::{self, HEADER_BYTES};
 
+/// Maximum number of user name fragments of a session.
+const FRAGMENTS_MAX: usize = 4;
+
 /// Protocol of a datagram, determined by its first byte (RFC 7983 §7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -85,7 +88,8 @@ struct Host<K> {
 
 #[derive(Debug, Default)]
 struct Session {
-    /// The current user name fragment and, during a restart, the previous one.
+    /// The current user name fragment and earlier ones, oldest first. The demultiplexer does not know which of them the
+    /// peer still uses.
     fragments: Vec<Box<[u8]>>,
     paths: Vec<Path>,
 }
@@ -122,8 +126,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         route.unwrap_or_else(Route::Drop)
     }
 
-    /// Routes requests for the user name fragment `ufrag` to `session`. During a restart, a session
-    /// has two fragments; a third replaces the oldest. Returns false and changes nothing if another
+    /// Routes requests for the user name fragment `ufrag` to `session`. A session has two fragments during a restart, and
+    /// more if it restarts again before the peer's first check; a fifth replaces the oldest. Returns false and changes nothing if another
     /// session uses the fragment: the caller must then draw other credentials.
     pub fn insert(&mut self, ufrag: &str, session: K) -> bool {
         if let Some(owner) = self.fragments.get(ufrag.as_bytes()) {
@@ -132,7 +136,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         let ufrag: Box<[u8]> = ufrag.as_bytes().into();
         let of = self.sessions.entry(session).or_default();
         of.fragments.push(ufrag.clone());
-        if of.fragments.len() > 2 {
+        if of.fragments.len() > FRAGMENTS_MAX {
             let oldest = of.fragments.remove(0);
             self.fragments.remove(&oldest);
         }
@@ -401,14 +405,17 @@ mod tests {
     }
 
     #[test]
-    fn fragments_are_one_sessions_and_a_restart_has_two() {
+    fn fragments_are_one_sessions_and_restarts_have_more() {
         let mut demux = Demux::new();
         assert!(demux.insert("aaaa", 1) && demux.insert("aaaa", 1) && !demux.insert("aaaa", 2));
         assert!(demux.is_empty() || demux.len() == 1);
         assert!(demux.insert("bbbb", 1) && demux.insert("cccc", 1));
-        let route = |ufrag| demux.route(&path(1), &stun(Class::Request, Some(ufrag)));
-        assert_eq!(route("aaaa"), Route::Drop(DropReason::UnknownFragment));
-        assert_eq!((route("bbbb"), route("cccc")), (Route::Stun(1), Route::Stun(1)));
+        let route = |demux: &Demux<u8>, ufrag| demux.route(&path(1), &stun(Class::Request, Some(ufrag)));
+        // The peer may still use the first one, and has perhaps heard of none of the others.
+        assert!(["aaaa", "bbbb", "cccc"].iter().all(|ufrag| route(&demux, ufrag) == Route::Stun(1)));
+        assert!(demux.insert("dddd", 1) && demux.insert("eeee", 1));
+        assert_eq!(route(&demux, "aaaa"), Route::Drop(DropReason::UnknownFragment));
+        assert!(["bbbb", "eeee"].iter().all(|ufrag| route(&demux, ufrag) == Route::Stun(1)));
         demux.remove(1);
         assert!(demux.is_empty() && demux.fragments.is_empty());
     }

@@ -38,7 +38,7 @@ impl TrackId {
     /// The first derived track.
     pub const DERIVED: Self = Self(48);
     /// Ids are below this number.
-    const END: u8 = 64;
+    const END: u8 = 96;
 
     /// Returns the id of published track `n` of a kind. `None` if `n` is too large.
     #[must_use]
@@ -70,7 +70,7 @@ impl TrackId {
         if number < Self::END { Some(Self(number)) } else { None }
     }
 
-    /// The id as a number below 64.
+    /// The id as a number below 96.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
@@ -91,7 +91,7 @@ impl TrackId {
 
 /// A set of track ids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct TrackSet(u64);
+pub struct TrackSet(u128);
 
 impl TrackSet {
     /// The empty set.
@@ -395,8 +395,8 @@ impl Tracks {
         self.default_of(TrackKind::Audio)
     }
 
-    /// Adds a track, or replaces the track with the same id. Returns false if the track is new and there are
-    /// [`TRACKS_MAX`] already.
+    /// Adds a track, or replaces the track with the same id. Returns false if the track is new and published, and there
+    /// are [`TRACKS_MAX`] published ones already. Derived tracks are bounded by their ids.
     pub fn put(&mut self, track: Track) -> bool {
         match self.list.binary_search_by_key(&track.id, |track| track.id) {
             Ok(at) => {
@@ -404,10 +404,15 @@ impl Tracks {
                     *slot = track;
                 }
             }
-            Err(_) if self.list.len() >= TRACKS_MAX => return false,
+            Err(_) if !track.id.is_derived() && self.published() >= TRACKS_MAX => return false,
             Err(at) => self.list.insert(at, track),
         }
         true
+    }
+
+    /// Number of tracks that are not derived.
+    fn published(&self) -> usize {
+        self.list.iter().filter(|track| !track.id.is_derived()).count()
     }
 
     /// Keeps only the tracks that `keep` accepts.
@@ -471,12 +476,12 @@ mod tests {
         assert!(!last.is_derived() && last.is_data() && last.index() == 15);
         assert_eq!(TrackId::nth(TrackKind::Video, 16), None);
         assert_eq!(TrackId::derived(0), Some(TrackId::DERIVED));
-        assert!(TrackId::derived(15).unwrap().is_derived() && TrackId::derived(16).is_none());
+        assert!(TrackId::derived(47).unwrap().is_derived() && TrackId::derived(48).is_none());
     }
 
     #[test]
     fn a_set_is_what_was_put_into_it() {
-        let ids = [TrackId::AUDIO, TrackId::derived(15).unwrap(), TrackId::VIDEO];
+        let ids = [TrackId::AUDIO, TrackId::derived(47).unwrap(), TrackId::VIDEO];
         let set: TrackSet = ids.into_iter().collect();
         assert_eq!(set.iter().collect::<Vec<_>>(), [TrackId::VIDEO, TrackId::AUDIO, ids[1]]);
         assert_eq!((set.len(), set.without(TrackId::AUDIO).contains(TrackId::AUDIO)), (3, false));
@@ -494,6 +499,8 @@ mod tests {
         assert!(!tracks.put(video(9)));
         assert!(tracks.put(Track { epoch: 7, ..video(0) }));
         assert_eq!((tracks.iter().count(), tracks.get(TrackId::VIDEO).unwrap().epoch), (TRACKS_MAX, 7));
+        // Derived tracks have room beside the published ones.
+        assert!(tracks.put(Track { id: TrackId::DERIVED, ..video(0) }) && !tracks.put(video(9)));
     }
 
     #[test]

@@ -22,8 +22,11 @@ const OVERTAKING_PACKETS: u32 = 128;
 /// Shares of packets that arrive after they were reported as lost, in thousandths: from the first on packets count as
 /// overtaking each other, and below the second they no longer do.
 const OVERTAKING_SHARES: (u32, u32) = (20, 10);
-/// A packet more than this many numbers ahead of or behind the newest one restarts the recorder.
+/// A packet more than this many numbers ahead of the newest one restarts the recorder. So do two successive packets as
+/// far behind; a single one is a stray.
 const LEAP_MAX: u64 = 0x4000;
+/// Maximum distance of two packets that count as successive.
+const SUCCESSIVE_MAX: u16 = 16;
 
 /// Records arrival times by transport-wide sequence number.
 #[derive(Debug)]
@@ -34,6 +37,8 @@ pub struct ArrivalRecorder {
     /// Next number to report.
     next: Option<ExtendedSequence>,
     due: Option<Instant>,
+    /// Number of the last packet that was too far behind to be one of this sequence.
+    stray: Option<SequenceNumber>,
     feedback_count: u8,
     /// Number of packets, and of those among them that arrived after they were reported as lost.
     received: u32,
@@ -54,6 +59,7 @@ impl ArrivalRecorder {
             arrivals: BTreeMap::new(),
             next: None,
             due: None,
+            stray: None,
             feedback_count: 0,
             received: 0,
             overtaken: 0,
@@ -70,10 +76,16 @@ impl ArrivalRecorder {
         let newest = self.arrivals.last_key_value().map_or(next, |(&newest, _)| newest);
         let sequence = match newest.nearest(number) {
             Some(sequence) if sequence.since(newest) <= LEAP_MAX && newest.since(sequence) <= LEAP_MAX => {
+                self.stray = None;
                 sequence
+            }
+            Some(sequence) if newest.since(sequence) > LEAP_MAX && !self.follows_stray(number) => {
+                self.stray = Some(number);
+                return;
             }
             _ => {
                 let sequence = ExtendedSequence::first(number);
+                self.stray = None;
                 self.arrivals.clear();
                 self.next = Some(sequence);
                 sequence
@@ -102,6 +114,12 @@ impl ArrivalRecorder {
         let full = self.arrivals.len() >= ARRIVALS_MAX;
         let due = if full { now } else { now + self.interval() };
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
+    }
+
+    /// True if a packet comes shortly after the last stray one, so that the sender has begun to count anew.
+    fn follows_stray(&self, number: SequenceNumber) -> bool {
+        self.stray
+            .is_some_and(|stray| (1..=SUCCESSIVE_MAX).contains(&number.value().wrapping_sub(stray.value())))
     }
 
     /// Adds feedback to `out` if it is due, and then returns true. Must be called until it returns false, since
@@ -285,6 +303,18 @@ mod tests {
         bench.recorder.feedback_count = 0;
         bench.packets([(300_000, 10)]);
         assert_eq!(bench.feedback(400).1, [(9, None), (10, Some(300_000))]);
+    }
+
+    /// Checks that a stray packet discards nothing, while a sender that counts anew restarts the recorder.
+    #[test]
+    fn one_packet_far_behind_restarts_nothing() {
+        let mut bench = Bench::new();
+        bench.packets([(1_000, 30_000), (2_000, 30_001), (3_000, 7), (4_000, 30_002), (5_000, 9)]);
+        let expected = [(30_000, Some(1_000)), (30_001, Some(2_000)), (30_002, Some(4_000))];
+        assert_eq!(bench.feedback(200).1, expected);
+        bench.recorder.feedback_count = 0;
+        bench.packets([(300_000, 40), (301_000, 41), (302_000, 42)]);
+        assert_eq!(bench.feedback(500).1, [(41, Some(301_000)), (42, Some(302_000))]);
     }
 
     /// Checks that feedback waits longer where packets overtake each other, and only there.

@@ -286,8 +286,8 @@ struct Repairs {
     history: ResendHistory,
     round_trip: Duration,
     asked: VecDeque<SequenceNumber>,
-    /// Retransmissions that are sent twice, each with the time at which its second copy is due.
-    echoes: VecDeque<(Instant, SequenceNumber)>,
+    /// Retransmissions that are sent twice, each with the time at which its second copy will be due; `None` if it is due.
+    echoes: VecDeque<(Option<Instant>, SequenceNumber)>,
     has_echoes: bool,
     /// True if the path loses packets. Audio packets are then not joined, so that a lost packet costs less audio.
     is_lossy: bool,
@@ -520,11 +520,9 @@ impl Sender {
 
     /// Returns the next deadline; `paused` is the time at which the pacer resumes video.
     pub(crate) fn poll_timeout(&self, paused: Option<Instant>) -> Option<Instant> {
-        let echo = self
-            .repairs
-            .echoes
-            .front()
-            .map(|(at, _)| paused.filter(|_| self.agreed.is_video).map_or(*at, |go| go.max(*at)));
+        let paused = paused.filter(|_| self.agreed.is_video);
+        let next = self.repairs.echoes.iter().find_map(|(at, _)| *at);
+        let echo = next.map(|at| paused.map_or(at, |go| go.max(at)));
         [self.requests.poll_timeout(), echo, self.repairs.tail.poll_timeout()].into_iter().flatten().min()
     }
 
@@ -532,7 +530,9 @@ impl Sender {
     /// Does nothing if the path limits the rate: the packets may still wait in a queue on the path, and
     /// copies would only make the queue longer.
     pub(crate) fn handle_timeout(&mut self, now: Instant, bandwidth: &BandwidthEstimator) {
-        let Repairs { tail, asked, round_trip, .. } = &mut self.repairs;
+        let Repairs { tail, asked, echoes, round_trip, .. } = &mut self.repairs;
+        // A draining that sends nothing, because the track is gone or the pacer waits, leaves no deadline in the past.
+        echoes.iter_mut().for_each(|(due, _)| *due = due.filter(|at| *at > now));
         let is_limited = bandwidth.is_congested(now) || bandwidth.target(now).is_some();
         let room = if is_limited { 0 } else { ASKED_MAX.saturating_sub(asked.len()) };
         asked.extend(tail.take_due(now, *round_trip, |number| bandwidth.has_arrived(number)).take(room));
@@ -578,10 +578,12 @@ impl Sender {
             };
             self.resend(now, Purpose::Repair, (number, packet), road);
             if self.repairs.has_echoes && self.repairs.echoes.len() < ECHOES_MAX {
-                self.repairs.echoes.push_back((now + ECHO_AFTER, number));
+                self.repairs.echoes.push_back((Some(now + ECHO_AFTER), number));
             }
         }
-        while let Some(&(_, number)) = self.repairs.echoes.front().filter(|(at, _)| *at <= now) {
+        while let Some(&(_, number)) =
+            self.repairs.echoes.front().filter(|(due, _)| due.is_none_or(|at| at <= now))
+        {
             if !road.out.has_room(DATAGRAM_BYTES_MAX) {
                 return false;
             }

@@ -222,8 +222,8 @@ pub(crate) struct Transport {
     suite: Option<dtls::CipherSuite>,
     /// Path for a final `close_notify` after ICE has ended.
     last_path: Option<Path>,
-    /// Final RTCP packet. It is already encrypted, because the keys are discarded before it is sent.
-    farewell: Option<Vec<u8>>,
+    /// Final RTCP packets. They are already encrypted, because the keys are discarded before they are sent.
+    farewell: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
     closed: bool,
     /// Cached results while neither ICE nor DTLS has anything to send; `None` after any change.
@@ -244,7 +244,7 @@ impl Transport {
             keys: None,
             suite: None,
             last_path: None,
-            farewell: None,
+            farewell: VecDeque::new(),
             events: VecDeque::new(),
             closed: false,
             settled: None,
@@ -361,10 +361,11 @@ impl Transport {
         self.pump(now);
     }
 
-    /// Sets the RTCP packet to send before `close_notify`.
-    pub(crate) fn set_farewell(&mut self, mut packet: Vec<u8>) {
-        let sealed = self.outbound().is_some_and(|keys| keys.protect_rtcp(&mut packet).is_ok());
-        self.farewell = sealed.then_some(packet);
+    /// Adds an RTCP packet to send before `close_notify`.
+    pub(crate) fn add_farewell(&mut self, mut packet: Vec<u8>) {
+        if self.outbound().is_some_and(|keys| keys.protect_rtcp(&mut packet).is_ok()) {
+            self.farewell.push_back(packet);
+        }
     }
 
     /// Ends the transport. A connected peer is sent `close_notify`.
@@ -413,7 +414,7 @@ impl Transport {
         }
         let path = self.agent.selected();
         if let Some(to) = path.or(self.last_path) {
-            if let Some(packet) = self.farewell.take() {
+            if let Some(packet) = self.farewell.pop_front() {
                 out.push(&[], &packet);
                 return Some(to);
             }

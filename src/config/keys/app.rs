@@ -21,7 +21,7 @@ pub(super) const FIRST: &[Key] = &[
         "standbyAfterMs",
         "1000",
         "Silence before a takeover",
-        "Milliseconds without media after which a publisher is replaced by its standby",
+        "Least number of milliseconds without media after which a publisher is replaced by its standby",
     ),
     key(
         DELIVERY,
@@ -126,7 +126,7 @@ pub(super) const FIRST: &[Key] = &[
         "ingestingStreamLimit",
         "-1",
         "Live streams at once",
-        "Maximum live streams of the application; -1: no limit",
+        "Maximum live streams of the application, without copies of other nodes' streams; -1: no limit",
     ),
     key(
         LIMITS,
@@ -491,7 +491,7 @@ pub(super) const FIRST: &[Key] = &[
         "s3AccessKey",
         "",
         "Access key",
-        "S3 access key; if both keys are empty, the role of the machine or container is used",
+        "S3 access key; if both keys are empty, the role of the machine or container is used, which only an administrator of the server can order",
     ),
     secret(S3, "s3SecretKey", "", "Secret key", "S3 secret key"),
     key(S3, "s3BucketName", "", "Bucket name", "Bucket for the files"),

@@ -182,6 +182,11 @@ impl Access {
         }
     }
 
+    /// Makes the next call of [`Self::tell_present`] report all subscribers, because there is a node to tell now.
+    pub(in crate::control) fn tell_all_present(&mut self) {
+        self.presences.changed.extend(self.presences.subscribers.keys().cloned());
+    }
+
     /// Number of polling viewers of a stream over a protocol.
     pub(in crate::control) fn passes(&self, key: &StreamKey, egress: &'static str) -> u32 {
         self.passes.count(key, egress)

@@ -1,11 +1,13 @@
 //! Admission: whether a peer may publish or play. An [`Admission`] is a value that passes steps, waits if an outside
 //! authority must be asked, and continues with the answer.
 //!
-//! 1. The steps, in order: the record and its restrictions, limits, the claim of the id, credentials ("token"), the
-//!    operator's hook, the reservation ([`Step`]). Each lets the request continue, refuses it, or has a question
+//! 1. The steps, in order: the record and its restrictions, limits, credentials ("token"), the operator's hook, the
+//!    claim of the id, the reservation ([`Step`]). Each lets the request continue, refuses it, or has a question
 //!    ([`Answer`]).
 //! 2. A question is asked only if no step refuses. All checks against memory come first, so that a peer without a token
-//!    causes no request. Questions are asked one after the other, in the order of their steps.
+//!    causes no request. Questions are asked one after the other, in the order of their steps. The id is claimed only
+//!    for a publisher that the hook's receiver has allowed: the claim makes another node, at which the stream waits for
+//!    its publisher, fetch the stream from this one.
 //! 3. While an admission waits, its id is not reserved. Otherwise unauthenticated peers could block an id for ever by
 //!    asking again and again while the hook receiver decides. Of two competing requests, the first to pass gets the id.
 //! 4. After an answer all steps are passed again from the first, because anything may have changed while the admission
@@ -138,12 +140,12 @@ enum Step {
     Record,
     /// Checks the limits of streams, records and load.
     Limits,
-    /// Claims the id, so that no other server may publish it.
-    Claim,
     /// Checks subscribers, codes, tokens and signatures, without using up a token.
     Token,
     /// Asks the operator's receiver.
     Hook,
+    /// Claims the id, so that no other server may publish it.
+    Claim,
     /// In a cluster, lets the directory use up the one-time token.
     Burn,
     /// Reserves the id, unless it is taken.
@@ -152,7 +154,7 @@ enum Step {
 
 impl Step {
     const ALL: [Self; 7] =
-        [Self::Record, Self::Limits, Self::Claim, Self::Token, Self::Hook, Self::Burn, Self::Reserve];
+        [Self::Record, Self::Limits, Self::Token, Self::Hook, Self::Claim, Self::Burn, Self::Reserve];
 }
 
 /// The result of a step.

@@ -112,15 +112,18 @@ impl<'c> Gate<'c> {
     }
 
     /// Checks the limits of streams, records and load for a publisher. A stream that is already live
-    /// passes; its standby counts like another stream.
+    /// passes; its standby counts like another stream, unless it replaces a standby that counts.
     fn check_limits(self, request: &PublishRequest) -> Result<(), Refusal> {
         let Self { cx, records, registry, outbound, now, .. } = self;
-        if registry.is_live(&request.key) && !registry.would_stand_by(records, now, request) {
+        let is_counted = registry.is_live(&request.key) && !outbound.is_copy(registry, &request.key);
+        if is_counted && !registry.would_stand_by(records, now, request) {
             return Ok(());
         }
         let app = cx.app_of(&request.key).ok_or(Refusal::NoApplication)?;
         let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        if limit.is_some_and(|limit| outbound.streams_of(registry, &app.name) >= limit) {
+        let replaced = registry.replaced_standby(records, now, request);
+        let streams = outbound.streams_of(registry, &app.name);
+        if limit.is_some_and(|limit| streams.saturating_sub(usize::from(replaced.is_some())) >= limit) {
             return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
         }
         let new_record = records.pending(&request.key).is_none();
@@ -133,7 +136,9 @@ impl<'c> Gate<'c> {
         let server = &cx.config.server;
         let is_exempt = (server.limits.exempt_loopback && address.to_canonical().is_loopback())
             || server.trusted_proxies.contains(address);
-        if !is_exempt && registry.count_of(address) >= server.limits.publishers_per_address {
+        let is_replaced = replaced.is_some_and(|standby| standby.source.counts_for(address));
+        let of_address = registry.count_of(address).saturating_sub(usize::from(is_replaced));
+        if !is_exempt && of_address >= server.limits.publishers_per_address {
             return Err(Refusal::NotAllowed("limits.publishers_per_address is reached"));
         }
         registry.check_main_track(cx, records, request)?;

@@ -93,7 +93,7 @@ impl Control {
             (Kind::Token, _, Some(_)) => self.walks.arm_sweep(now),
             (Kind::Vod, Some(Auxiliary::Vod(vod)), None) if self.registry.cluster.has_file(vod) => {
                 let vod = vod.clone();
-                self.files.remove_file(&mut self.cx, now, &key.app, &vod);
+                self.files.remove_file(&mut self.cx, &self.records, now, &key.app, &vod);
             }
             (Kind::Broadcast | Kind::Token | Kind::Subscriber | Kind::Vod, ..) => {}
         }
@@ -102,6 +102,9 @@ impl Control {
             Some(Auxiliary::Subscriber(subscriber)) => Some(subscriber.clone()),
             Some(Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_)) | None => None,
         };
+        if self.registry.cluster.is_pair() {
+            self.files.note_postponed(&key, record.as_ref());
+        }
         self.records.auxiliary.apply(key.clone(), record);
         if let Some(subscriber) = subscriber {
             // A blocked subscriber is disconnected.

@@ -8,6 +8,7 @@
 mod foreign;
 mod handover;
 mod news;
+mod orphans;
 mod pair;
 mod present;
 mod regions;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::orphans::Orphans;
 pub(in crate::control) use self::pair::Unclaimed;
 use self::present::Present;
 use super::admission::Ticket;
@@ -109,6 +111,22 @@ struct Own {
     lease: Duration,
     without_directory: WithoutDirectory,
     is_pair: bool,
+    /// The live relays of this node's region, as of the last call of [`Cluster::have_relays_changed`].
+    relays: Vec<regions::Relay>,
+    orphans: Orphans,
+}
+
+impl Own {
+    fn new(
+        node: NodeId,
+        incarnation: u64,
+        lease: Duration,
+        without_directory: WithoutDirectory,
+        is_pair: bool,
+    ) -> Self {
+        let (relays, orphans) = (Vec::new(), Orphans::new());
+        Self { node, incarnation, lease, without_directory, is_pair, relays, orphans }
+    }
 }
 
 /// The state of the cluster as known to this node.
@@ -134,8 +152,8 @@ pub(in crate::control) struct Cluster {
     /// Connections of subscribers.
     present: Present,
     is_away: bool,
-    /// While the directory was unreachable, leases of other nodes may have expired. They may still be renewed until
-    /// this time.
+    /// While the directory was unreachable, or when its clock was set, leases of other nodes may have expired. They may
+    /// still be renewed until this time.
     settles_until: Option<Instant>,
     /// Time at which the list of nodes last arrived.
     census: Option<Instant>,
@@ -164,7 +182,7 @@ impl Cluster {
             return Self::default();
         };
         Self {
-            own: Some(Own { node, incarnation, lease, without_directory, is_pair }),
+            own: Some(Own::new(node, incarnation, lease, without_directory, is_pair)),
             nodes: nodes.into_iter().map(|node| (node.id.clone(), node)).collect(),
             claims,
             ..Self::default()
@@ -305,7 +323,7 @@ impl Cluster {
     }
 
     /// True if a ticket of this node has the id, or has asked for it.
-    fn is_claimed_here(&self, key: &StreamKey) -> bool {
+    pub(in crate::control) fn is_claimed_here(&self, key: &StreamKey) -> bool {
         self.tickets.contains_key(key)
     }
 
@@ -356,8 +374,7 @@ impl Cluster {
     /// Notes whether the directory can be reached. When it can be reached again, all held claims are reported to it.
     pub(in crate::control) fn contact(&mut self, now: Instant, is_there: bool) {
         if self.is_away && is_there {
-            let lease = self.shared_lease();
-            self.settles_until = lease.and_then(|lease| now.checked_add(lease));
+            self.settle(now);
             let keep = |held: &Held| Request::Keep { key: held.key.clone(), token: held.token };
             let mut held: Vec<&Held> = self.held.values().collect();
             held.sort_by(|a, b| (&a.key, b.token).cmp(&(&b.key, a.token)));
@@ -365,6 +382,11 @@ impl Cluster {
             self.requests.extend(held.into_iter().map(keep));
         }
         self.is_away = !is_there;
+    }
+
+    /// Gives the other nodes the time of a lease to renew their leases, in which none counts as gone.
+    fn settle(&mut self, now: Instant) {
+        self.settles_until = self.shared_lease().and_then(|lease| now.checked_add(lease));
     }
 
     /// Sets the valid claim of an id, as reported by the directory.
@@ -377,6 +399,7 @@ impl Cluster {
         let before = self.elsewhere(&key).map(|node| node.id.clone());
         match holder {
             Some(holder) if self.is_own(&holder) => {
+                self.note_claimed(&key);
                 self.buried.remove(&key);
                 for ticket in self.tickets.get(&key).into_iter().flatten() {
                     if let Some(held) = self.held.get_mut(ticket) {
@@ -389,6 +412,7 @@ impl Cluster {
                 }
             }
             Some(holder) => {
+                self.note_claimed(&key);
                 // A held claim without a token is newer than any reported claim; the token has just not arrived yet.
                 let mut tickets = self.tickets.get(&key).into_iter().flatten();
                 let is_older = |held: &Held| (1..holder.token).contains(&held.token);
@@ -417,6 +441,12 @@ impl Cluster {
         }
         if before != self.elsewhere(&key).map(|node| node.id.clone()) {
             changes.moved.insert(key);
+        }
+    }
+
+    fn note_claimed(&mut self, key: &StreamKey) {
+        if let Some(own) = &mut self.own {
+            own.orphans.note_claim(key);
         }
     }
 
@@ -475,6 +505,9 @@ impl Cluster {
             let of_changed = self.claims.iter().filter(|(_, holder)| changed.contains(&holder.node));
             changes.moved.extend(of_changed.map(|(key, _)| key.clone()));
             self.present.forget_earlier(&self.nodes);
+            if let Some(own) = &mut self.own {
+                own.orphans.note_change();
+            }
         }
     }
 
@@ -499,12 +532,17 @@ impl Cluster {
         self.buried.is_empty()
     }
 
-    fn abandoned(&self) -> Vec<(StreamKey, u64)> {
+    /// True if this node cleans up after nodes that are gone.
+    fn is_cleaner(&self) -> bool {
         let is_sure = !self.is_away && self.settles_until.is_none();
-        let Some(own) = self.own.as_ref().filter(|_| is_sure) else { return Vec::new() };
         let mut alive = self.nodes.values().filter(|node| node.is_alive);
         let first = alive.clone().find(|node| !node.profile.is_draining).or_else(|| alive.next());
-        if first.is_none_or(|first| first.id != own.node) {
+        let own = self.own.as_ref().filter(|_| is_sure);
+        own.is_some_and(|own| first.is_some_and(|first| first.id == own.node))
+    }
+
+    fn abandoned(&self) -> Vec<(StreamKey, u64)> {
+        if !self.is_cleaner() {
             return Vec::new();
         }
         let is_gone = |holder: &Holder| !self.is_own(holder) && self.node_of(holder).is_none();

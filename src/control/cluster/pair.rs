@@ -8,6 +8,7 @@ use crate::config::WithoutDirectory;
 use crate::control::Outbound;
 use crate::control::access::Access;
 use crate::control::admission::Ticket;
+use crate::control::broadcast::Broadcast;
 use crate::control::context::Context;
 use crate::control::live::{Live, Registry, State};
 use crate::control::records::Records;
@@ -41,23 +42,23 @@ impl Unclaimed {
 }
 
 /// Notes that another process shares the records. That process must also know the records made by publishing, so these
-/// are stored from now on.
+/// are stored from now on, and the present numbers of viewers.
 pub(super) fn share_records(records: &mut Records, now: Now) {
     records.writes.pair();
-    write_made(records, now);
+    write(records, now, |record| record.zombi || record.anyone_watching);
 }
 
 /// Notes that no other process shares the records any more. Records made by publishing are no longer stored.
 pub(super) fn have_records(records: &mut Records, now: Now) {
     if records.writes.part() {
-        write_made(records, now);
+        write(records, now, |record| record.zombi);
     }
 }
 
-/// Writes the records made by publishing: stores them if another process has to know them, or removes them.
-fn write_made(records: &mut Records, now: Now) {
-    let made = records.all().filter(|(_, record)| record.zombi).map(|(key, _)| key);
-    for key in made.collect::<Vec<_>>() {
+/// Writes records. Those made by publishing are stored if another process has to know them, and removed otherwise.
+fn write(records: &mut Records, now: Now, is_written: impl Fn(&Broadcast) -> bool) {
+    let written = records.all().filter(|(_, record)| is_written(record)).map(|(key, _)| key);
+    for key in written.collect::<Vec<_>>() {
         records.writes.mark_dirty(now, key);
     }
     records.flush(now);
@@ -110,8 +111,7 @@ impl Cluster {
         if self.own.is_none() {
             let Process { node, incarnation } = process.clone();
             let without_directory = WithoutDirectory::Accept;
-            self.own =
-                Some(Own { node: node.clone(), incarnation, lease: LEASE, without_directory, is_pair: true });
+            self.own = Some(Own::new(node.clone(), incarnation, LEASE, without_directory, true));
             self.nodes.insert(node, Node::of(process.clone(), ""));
             let Unclaimed { streams, sources, admissions } = unclaimed;
             for (ticket, key) in admissions {
@@ -128,6 +128,8 @@ impl Cluster {
                 self.have(&process, ticket, key);
             }
         }
+        // The new process has heard of no connections yet.
+        self.present.told.clear();
         let own = self.claims.iter().filter(|(_, holder)| self.is_own(holder));
         let own = own.map(|(key, holder)| (key.clone(), holder.clone())).collect();
         self.requests.push_back(Request::Paired(own));

@@ -2,17 +2,50 @@
 //! once, however many of the region's nodes have viewers of it.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::{Cluster, Location};
 use crate::directory::Node;
-use crate::types::StreamKey;
+use crate::types::{NodeId, StreamKey};
 
 /// Maximum number of relays that are tried before the stream's own node.
 const RELAYS_MAX: usize = 2;
 /// A relay whose workers are busy for this share of the time, in percent, is tried after less busy ones.
 const BUSY_PERCENT: u8 = 90;
 
+/// A live relay of a region: its name, process and address, and whether it is draining.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Relay {
+    node: NodeId,
+    incarnation: u64,
+    address: Arc<str>,
+    is_draining: bool,
+}
+
+impl Relay {
+    fn of(node: &Node) -> Self {
+        Self {
+            node: node.id.clone(),
+            incarnation: node.incarnation,
+            address: Arc::clone(&node.profile.relay),
+            is_draining: node.profile.is_draining,
+        }
+    }
+}
+
 impl Cluster {
+    /// True if the relays of this node's region have changed since the last call, so that streams of other regions may
+    /// have to be fetched through another relay. False while it is unknown which nodes are alive.
+    pub(in crate::control) fn have_relays_changed(&mut self) -> bool {
+        let is_known = !self.is_away && self.settles_until.is_none();
+        let own = self.own.as_ref().and_then(|own| self.nodes.get(&own.node)).filter(|_| is_known);
+        let Some(region) = own.map(|own| Arc::clone(&own.profile.region)) else { return false };
+        let is_relay = |node: &&Node| node.is_alive && node.profile.is_regional_relay;
+        let there = self.nodes.values().filter(is_relay).filter(|node| node.profile.region == region);
+        let relays: Vec<Relay> = there.map(Relay::of).collect();
+        self.own.as_mut().is_some_and(|own| std::mem::replace(&mut own.relays, relays.clone()) != relays)
+    }
+
     /// Returns the nodes from which this node may fetch a stream of another node, in the order in which they are
     /// tried. The last one is the node that has the stream. Relays of this node's region come before it if the stream
     /// is in another region and this node is no relay itself. As a relay never fetches from a relay, there are no
@@ -53,7 +86,6 @@ fn weight(node: &Node, key: &StreamKey) -> [u8; 32] {
 mod tests {
     use super::*;
     use crate::directory::{Holder, Profile};
-    use crate::types::NodeId;
 
     /// A row of the table: name, region, whether the node is a relay, and its load in percent.
     type Row = (&'static str, &'static str, bool, u8);

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::sessions::SessionId;
 use super::users::User;
 use crate::control::answer::Origin;
 use crate::control::context::Context;
@@ -17,10 +18,10 @@ pub(in crate::control) enum Purpose {
     Create { origin: Origin, user: Box<User>, initial: bool },
     /// An update of a user with a new password.
     Replace { origin: Origin, user: Box<User> },
-    /// Verification of the old password of a user who wants a new one.
-    CheckOld { origin: Origin, client: IpAddr, email: String, new: PasswordDigest },
+    /// Verification of the old password of a user who wants a new one. The session is the one of the request.
+    CheckOld { origin: Origin, client: IpAddr, email: String, session: SessionId, new: PasswordDigest },
     /// Storage of the new password, after the old one was verified.
-    SetNew { origin: Origin, email: String },
+    SetNew { origin: Origin, email: String, session: SessionId },
 }
 
 impl Purpose {

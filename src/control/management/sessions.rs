@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Random;
 
+use super::users::PasswordHash;
+
 /// Name of the session cookie.
 pub(in crate::control) const SESSION_COOKIE: &str = "JSESSIONID";
 /// Time without a request after which a session ends.
@@ -48,6 +50,8 @@ struct Session {
     email: Arc<str>,
     began: Instant,
     used: Instant,
+    /// Hash of the password that this session's user has set in this session. The session outlives that change.
+    renewed: Option<PasswordHash>,
 }
 
 impl Session {
@@ -76,7 +80,7 @@ impl Sessions {
             rested.map(|id| self.by_id.remove(&id));
         }
         let id = SessionId(u128::from(random.u64()) << 64 | u128::from(random.u64()));
-        self.by_id.insert(id, Session { email: email.into(), began: now, used: now });
+        self.by_id.insert(id, Session { email: email.into(), began: now, used: now, renewed: None });
         id
     }
 
@@ -96,9 +100,18 @@ impl Sessions {
         self.by_id.remove(&id);
     }
 
-    /// Ends all sessions of a user.
-    pub(in crate::control) fn end_all(&mut self, email: &str) {
-        self.by_id.retain(|_, session| &*session.email != email);
+    /// Notes that a session's own request changes the password of its user, which [`Self::end_all`] does not count.
+    pub(in crate::control) fn renew(&mut self, id: SessionId, hash: PasswordHash) {
+        if let Some(session) = self.by_id.get_mut(&id) {
+            session.renewed = Some(hash);
+        }
+    }
+
+    /// Ends all sessions of a user who was removed or has a new password, except the one that has set this password.
+    pub(in crate::control) fn end_all(&mut self, email: &str, hash: Option<&PasswordHash>) {
+        self.by_id.retain(|_, session| {
+            &*session.email != email || (hash.is_some() && session.renewed.as_ref() == hash)
+        });
     }
 }
 
@@ -167,7 +180,7 @@ mod tests {
             sessions.begin(at(100 + n), &mut random, &format!("u{n}"));
         }
         assert_eq!(sessions.by_id.len(), TOTAL);
-        sessions.end_all("u9999");
+        sessions.end_all("u9999", None);
         assert_eq!(sessions.by_id.len(), TOTAL - 1);
     }
 }

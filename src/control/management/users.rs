@@ -101,6 +101,8 @@ impl User {
     /// Returns the message of a successful login, which names the user's scopes and roles.
     pub(in crate::control) fn login_message(&self) -> String {
         match (&self.scope, self.user_type, &self.app_name_user_type) {
+            // The map alone has all roles if there is more than one.
+            (_, _, Some(roles)) if roles.len() > 1 => serde_json::to_string(roles).unwrap_or_default(),
             (Some(scope), Some(role), _) => format!("{scope}/{}", role.name()),
             (_, _, Some(roles)) => serde_json::to_string(roles).unwrap_or_default(),
             (None, _, None) | (_, None, None) => String::new(),
@@ -135,6 +137,9 @@ mod tests {
         assert_eq!(user.role_in("LiveApp"), Some(Role::ReadOnly));
         assert_eq!((user.role_in("liv"), user.role_in(SYSTEM)), (None, None));
         assert_eq!(user.login_message(), "live/USER");
+        let more = [("live".to_owned(), Role::Admin), ("system".to_owned(), Role::ReadOnly)];
+        let both = User { app_name_user_type: Some(more.into_iter().collect()), ..user.clone() };
+        assert_eq!(both.login_message(), r#"{"live":"ADMIN","system":"READ_ONLY"}"#);
         let user = User { scope: None, ..user };
         assert_eq!(user.login_message(), r#"{"LiveApp":"READ_ONLY"}"#);
     }

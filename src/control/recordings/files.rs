@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::names::STREAMS;
-use super::{Retry, Writing};
+use super::taken::OldFile;
+use super::{REMOVAL_PAUSE_MAX, REMOVAL_SPACING, RETRY, Retry, Writing};
 use crate::config::AppSettings;
 use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::records::Records;
-use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite, Kept, Vod};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite, Vod};
+use crate::control::removals::{Removal, pause};
 use crate::control::{Control, Files, wall};
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED, Work};
 use crate::mail::Arrival;
@@ -20,6 +22,9 @@ use crate::types::{Now, RecordingId, StreamKey};
 const SWEEP: Duration = Duration::from_secs(60);
 /// Delay between the end of a file and the search for old recordings. The file's record is stored in this time.
 const SETTLED: Duration = Duration::from_secs(1);
+/// Dates before this time, the beginning of 2020, are those of a machine whose clock was not set. Files with such a date
+/// do not count as old.
+const DATES_FROM_MS: i64 = 1_577_836_800_000;
 /// Maximum number of recordings removed in one search.
 const REMOVED_AT_ONCE: usize = 100;
 
@@ -162,48 +167,91 @@ impl Files {
     }
 
     /// Removes the file of a removed record, both here and in object storage.
-    pub(in crate::control) fn remove_file(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, vod: &Vod) {
-        if let Some(id) = &vod.vod_id {
-            self.recordings.unsaved.remove(&Vod::key(app, id));
-        }
-        self.drop_object(cx, now, app, vod);
-        self.remove_local(cx, now, app, vod);
-    }
-
-    /// Removes the file on this machine, unless it belongs to an imported folder. A failed removal is retried.
-    pub(in crate::control) fn remove_local(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, vod: &Vod) {
-        if vod.kind.as_deref() != Some(Vod::IMPORTED) {
-            self.remove_path(cx, now, app, vod.path(app));
-        }
-    }
-
-    fn remove_path(&mut self, cx: &mut Context, now: Now, app: &Arc<str>, path: Vec<String>) {
-        let again = Retry::Remove(Arc::clone(app), path.clone());
-        let retry = again.clone();
-        let sent = cx.remove_local_then(app, path, move |control, now, is_gone| {
-            if !is_gone {
-                control.files.try_again(now, again);
-            }
-        });
-        if !sent {
-            self.try_again(now, retry);
-        }
-    }
-
-    /// Tries again to remove a file, unless its name has been given to a new file.
-    pub(super) fn remove_again(
+    pub(in crate::control) fn remove_file(
         &mut self,
         cx: &mut Context,
         records: &Records,
         now: Now,
         app: &Arc<str>,
-        path: Vec<String>,
+        vod: &Vod,
     ) {
-        let below = path.get(1..).unwrap_or_default().join("/");
-        let vod = records.auxiliary.of_file(app, &below).and_then(|key| self.vod_of(records, key));
-        let is_kept = vod.is_some_and(|vod| !matches!(vod.kept, Some(Kept::There { .. })));
-        if !is_kept && !self.recordings.writing.contains_key(&path) {
-            self.remove_path(cx, now, app, path);
+        if let Some(id) = &vod.vod_id {
+            self.recordings.unsaved.remove(&Vod::key(app, id));
+        }
+        self.drop_object(cx, records, now, app, vod);
+        self.remove_local(cx, records, now, app, vod);
+    }
+
+    /// Removes the file on this machine, unless it belongs to an imported folder or to another record. A failed removal
+    /// is retried.
+    pub(in crate::control) fn remove_local(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        app: &Arc<str>,
+        vod: &Vod,
+    ) {
+        if vod.kind.as_deref() != Some(Vod::IMPORTED) {
+            self.remove_path(cx, records, now, Removal::new(app, OldFile::of(app, vod)));
+        }
+    }
+
+    /// True if further files of an application may be removed. If too many removals wait, the records must stay.
+    pub(in crate::control) fn may_remove(&self, app: &str) -> bool {
+        self.recordings.removals.has_room(app) && self.objects.has_room(app)
+    }
+
+    /// Removes a file, unless its name has been given to another file.
+    pub(super) fn remove_path(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        removal: Removal<OldFile>,
+    ) {
+        let path = removal.target.path.clone();
+        if self.is_file_of_other(cx, records, &removal.target) {
+            tracing::info!(file = path.join("/"), "file kept: it belongs to another recording");
+            self.recordings.sweep.removing.remove(&path);
+            return;
+        }
+        self.recordings.sweep.removing.insert(path.clone());
+        let (again, waiting) = (removal.clone(), removal.clone());
+        let sent = cx.remove_local_then(&removal.app, path, move |control, now, failure| {
+            if let Some(reason) = failure {
+                control.files.removal_failed(now, again.after_failure(), &reason);
+            } else {
+                control.files.recordings.sweep.removing.remove(&again.target.path);
+            }
+        });
+        if !sent {
+            // Nothing was tried, so this is no failed attempt.
+            self.remove_path_later(now, waiting);
+        }
+    }
+
+    /// Counts a failed removal and schedules the next attempt. Only the first failure of a file is logged as a warning.
+    fn removal_failed(&mut self, now: Now, removal: Removal<OldFile>, reason: &str) {
+        let (file, failed) = (removal.target.path.join("/"), removal.failed);
+        self.recordings.removals.note_failure();
+        if failed == 1 {
+            tracing::warn!(file, reason, "recording not removed; retrying");
+        } else {
+            tracing::debug!(file, reason, failed, "recording not removed; retrying");
+        }
+        self.remove_path_later(now, removal);
+    }
+
+    fn remove_path_later(&mut self, now: Now, removal: Removal<OldFile>) {
+        let waiting = u32::try_from(self.recordings.removals.len()).unwrap_or(u32::MAX);
+        let pause = pause(RETRY, REMOVAL_PAUSE_MAX, removal.failed)
+            .saturating_add(REMOVAL_SPACING.saturating_mul(waiting));
+        let Some(at) = now.mono.checked_add(pause) else { return };
+        if let Err(removal) = self.recordings.removals.wait(at, removal) {
+            self.recordings.sweep.removing.remove(&removal.target.path);
+            let file = removal.target.path.join("/");
+            tracing::error!(file, "recording not removed: too many removals wait; giving up");
         }
     }
 
@@ -217,9 +265,14 @@ impl Files {
         let ends = |app: &AppSettings| app.recording.age_max.is_some() || app.recording.bytes_max.is_some();
         let apps = cx.apps.values().filter(|app| ends(app)).map(|app| Arc::clone(&app.name));
         let apps: Vec<_> = apps.collect();
-        self.recordings.sweep_due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
+        let on_set = || tracing::warn!("wall clock was set: no recording is removed by its age for an hour");
+        let goes_by_age = self.recordings.sweep.wall_clock.is_trusted(now, on_set);
+        self.recordings.sweep.due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
         for app in apps {
-            for vod in self.old_recordings(cx, records, now, &app) {
+            if !self.may_remove(&app) {
+                continue;
+            }
+            for vod in self.old_recordings(cx, records, now, (&app, goes_by_age)) {
                 self.remove_old_recording(cx, records, now, &app, vod);
             }
         }
@@ -243,27 +296,35 @@ impl Files {
                 file = vod.file_path,
                 "an old recording's file is removed: the disk is full"
             );
-            self.recordings.removed_while_full.insert(Vod::key(app, id));
-            return self.remove_file(cx, now, app, &vod);
+            self.recordings.sweep.removed_while_full.insert(Vod::key(app, id));
+            return self.remove_file(cx, records, now, app, &vod);
         }
         if records.writes.is_broken() {
             return;
         }
-        self.recordings.removed_while_full.remove(&Vod::key(app, id));
+        self.recordings.sweep.removed_while_full.remove(&Vod::key(app, id));
         tracing::info!(app = &**app, file = vod.file_path, "old recording removed");
         let changes = vec![(Vod::key(app, id), None)];
         let files = vec![(Arc::clone(app), vod)];
         records.write_auxiliary(now, AuxiliaryWrite { changes, files, waiter: None });
     }
 
-    fn old_recordings(&self, cx: &Context, records: &Records, now: Now, app: &Arc<str>) -> Vec<Vod> {
+    /// Returns recordings that an application no longer keeps, oldest first. If `goes_by_age` is false, the wall clock
+    /// is in doubt, and no recording is too old.
+    fn old_recordings(
+        &self,
+        cx: &Context,
+        records: &Records,
+        now: Now,
+        (app, goes_by_age): (&Arc<str>, bool),
+    ) -> Vec<Vod> {
         let Some(settings) = cx.apps.get(app).map(|app| &app.recording) else { return Vec::new() };
         let is_there = |vod: &&Vod| {
             let key = vod.vod_id.as_deref().map(|id| Vod::key(app, id));
             vod.kind.as_deref() == Some(Vod::RECORDED)
                 && key.is_some_and(|key| {
                     let is_gone =
-                        records.writes.is_full() && self.recordings.removed_while_full.contains(&key);
+                        records.writes.is_full() && self.recordings.sweep.removed_while_full.contains(&key);
                     !is_gone && records.auxiliary.pending(&key).is_some()
                 })
         };
@@ -271,23 +332,23 @@ impl Files {
         let mut all = records.auxiliary.vods(app).filter(is_there).map(bytes).fold(0, u64::saturating_add);
         let oldest = settings
             .age_max
+            .filter(|_| goes_by_age)
             .map(|age| wall(now).saturating_sub_unsigned(age.as_millis().try_into().unwrap_or(u64::MAX)));
-        let is_old = |vod: &&Vod| {
-            let is_old = oldest.is_some_and(|oldest| vod.creation_date < oldest)
-                || settings.bytes_max.is_some_and(|max| all > max);
-            if is_old {
+        let mut old = Vec::new();
+        for vod in records.auxiliary.vods(app).filter(is_there) {
+            let has_date = vod.creation_date >= DATES_FROM_MS;
+            let is_too_old = has_date && oldest.is_some_and(|oldest| vod.creation_date < oldest);
+            if is_too_old || settings.bytes_max.is_some_and(|max| all > max) {
                 all = all.saturating_sub(bytes(vod));
+                old.push(vod.clone());
+            } else if has_date {
+                break;
             }
-            is_old
-        };
-        records
-            .auxiliary
-            .vods(app)
-            .filter(is_there)
-            .take_while(is_old)
-            .take(REMOVED_AT_ONCE)
-            .cloned()
-            .collect()
+            if old.len() >= REMOVED_AT_ONCE {
+                break;
+            }
+        }
+        old
     }
 
     fn file_finished(
@@ -348,36 +409,32 @@ impl Files {
         hooks.hook_vod_ready(cx, records, now, &stream, &vod);
         self.put_vod(records, now, key.clone(), Some(vod));
         self.keep_object(cx, records, now, key);
-        if self.recordings.sweep_due.is_some() {
-            self.recordings.sweep_due = now.mono.checked_add(SETTLED);
+        if self.recordings.sweep.due.is_some() {
+            self.recordings.sweep.due = now.mono.checked_add(SETTLED);
         }
     }
 }
 
 impl Context {
-    /// Removes a file on this machine, then calls `then` with true if the file is gone. Returns false, without
-    /// calling `then`, if the job cannot be started.
+    /// Removes a file on this machine, then calls `then` with the reason if the file could not be removed. Returns
+    /// false, without calling `then`, if the job cannot be started.
     pub(in crate::control) fn remove_local_then(
         &mut self,
         app: &Arc<str>,
         path: Vec<String>,
-        then: impl FnOnce(&mut Control, Now, bool) + Send + 'static,
+        then: impl FnOnce(&mut Control, Now, Option<String>) + Send + 'static,
     ) -> bool {
-        let file = path.join("/");
         let work = Work::Recording(RecordingWork::Remove { path });
         self.submit_for(app, work, move |control, now, outcome| {
-            let is_gone = match outcome.recording() {
-                RecordingOutcome::Failed(reason) => {
-                    tracing::warn!(file, reason, "recording not removed");
-                    false
-                }
+            let failure = match outcome.recording() {
+                RecordingOutcome::Failed(reason) => Some(reason),
                 RecordingOutcome::Removed
                 | RecordingOutcome::Empty
                 | RecordingOutcome::Finished(_)
                 | RecordingOutcome::SetAside(_)
-                | RecordingOutcome::Found(_) => true,
+                | RecordingOutcome::Found(_) => None,
             };
-            then(control, now, is_gone);
+            then(control, now, failure);
         })
     }
 }

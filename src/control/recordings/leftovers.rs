@@ -33,13 +33,11 @@ pub(super) enum Windows {
     Seen(Instant),
 }
 
-/// Returns the key of a file that is being written or uploaded.
-fn of_other((key, record): (&Key, &Auxiliary)) -> Option<Key> {
+/// True if the record is that of a file that is being written or uploaded.
+const fn is_under_way(record: &Auxiliary) -> bool {
     match record {
-        Auxiliary::Vod(vod) if vod.unfinished || matches!(vod.kept, Some(Kept::Wanted { .. })) => {
-            Some(key.clone())
-        }
-        Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+        Auxiliary::Vod(vod) => vod.unfinished || matches!(vod.kept, Some(Kept::Wanted { .. })),
+        Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => false,
     }
 }
 
@@ -55,7 +53,8 @@ impl Files {
     ) {
         if cluster.has_other() {
             // The files belong to the process that this one takes over from.
-            self.recordings.postponed = records.auxiliary.all().filter_map(of_other).collect();
+            let under_way = records.auxiliary.all().filter(|(_, record)| is_under_way(record));
+            self.recordings.postponed = under_way.map(|(key, _)| key.clone()).collect();
             return self.remove_old_recordings(cx, records, now);
         }
         let unfinished = records.auxiliary.all().filter_map(|(key, record)| match record {
@@ -80,6 +79,16 @@ impl Files {
         uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
         self.remove_old_recordings(cx, records, now);
+    }
+
+    /// Notes a record that the other process of this server has changed: whether it has a file under way, which is left
+    /// to this process if the other one ends.
+    pub(in crate::control) fn note_postponed(&mut self, key: &Key, record: Option<&Auxiliary>) {
+        if record.is_some_and(is_under_way) {
+            self.recordings.postponed.insert(key.clone());
+        } else {
+            self.recordings.postponed.remove(key);
+        }
     }
 
     /// Finishes the files that another process of this server had not finished when it ended.

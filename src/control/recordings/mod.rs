@@ -15,6 +15,7 @@ mod files;
 mod leftovers;
 mod names;
 mod rooms;
+mod taken;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,12 +23,14 @@ use std::time::{Duration, Instant};
 
 pub(in crate::control) use self::names::stream_of;
 use self::rooms::{RoomClock, participants, room_of};
+use self::taken::OldFile;
 use super::answer::Outcome;
 use super::broadcast::Broadcast;
 use super::context::Context;
 use super::mask::Requester;
 use super::records::Records;
 use super::records::auxiliary::Vod;
+use super::removals::Removals;
 use super::{Control, wall};
 use crate::config::AppSettings;
 use crate::control::Files;
@@ -35,11 +38,13 @@ use crate::control::live::Registry;
 use crate::mail::{ClipRange, RecordingNews, RecordingOrder, ToWorker};
 use crate::protocol::Container;
 use crate::store;
-use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
+use crate::types::{Now, RecordingId, StreamId, StreamKey, WallClock, WorkerId};
 
 /// Pause before a failed step is retried.
 const RETRY: Duration = Duration::from_secs(30);
-/// Time that each waiting retry adds to the pause before a removal is retried, so that not all are due in one turn.
+/// Maximum pause between two attempts to remove a file. The pause is doubled with each failure.
+const REMOVAL_PAUSE_MAX: Duration = Duration::from_secs(1800);
+/// Time that each waiting removal adds to the pause before a removal is retried, so that not all are due in one turn.
 const REMOVAL_SPACING: Duration = Duration::from_millis(1);
 /// Maximum number of clips of an application that are written at the same time.
 const CLIPS_MAX: usize = 4;
@@ -95,8 +100,6 @@ enum Retry {
     Save(store::Key),
     /// Remove the file of an incomplete upload.
     Drop(store::Key),
-    /// Remove the file with this path, whose record is removed.
-    Remove(Arc<str>, Vec<String>),
 }
 
 /// A file being written.
@@ -105,6 +108,19 @@ struct Writing {
     recording: RecordingId,
     /// Key of the file's record.
     key: store::Key,
+}
+
+/// State of the removal of recordings.
+#[derive(Debug, Default)]
+struct Sweep {
+    /// Time of the next search for old recordings.
+    due: Option<Instant>,
+    /// The wall clock, as the searches saw it.
+    wall_clock: WallClock,
+    /// Records of old recordings that are still to be removed. The disk was full, so their files were removed first.
+    removed_while_full: BTreeSet<store::Key>,
+    /// Paths of files whose removal is under way or waits for another attempt. Their names are not given to new files.
+    removing: BTreeSet<Vec<String>>,
 }
 
 /// All recordings.
@@ -125,13 +141,12 @@ pub(super) struct Recordings {
     /// Messages to workers, held back until the files of the server's earlier runs are found; `None` afterwards.
     held: Option<Vec<(WorkerId, ToWorker)>>,
     retries: BTreeSet<(Instant, Retry)>,
-    /// Time of the next search for old recordings.
-    sweep_due: Option<Instant>,
+    /// Files to remove, whose records are removed.
+    removals: Removals<OldFile>,
+    sweep: Sweep,
     windows: leftovers::Windows,
     /// Files that an older process of this server may still write or upload.
     postponed: BTreeSet<store::Key>,
-    /// Records of old recordings that are still to be removed. The disk was full, so their files were removed first.
-    removed_while_full: BTreeSet<store::Key>,
     /// Number of failed recordings and files since the start.
     failures: u64,
 }
@@ -158,8 +173,18 @@ impl Recordings {
         running.map(|(id, one)| (*id, &one.key, one.container, one.worker))
     }
 
+    /// Returns the number of files whose removal waits, and the number of failed attempts since the start.
+    pub(super) fn removals(&self) -> (usize, u64) {
+        (self.removals.len(), self.removals.failures())
+    }
+
     pub(super) const fn failures(&self) -> u64 {
         self.failures
+    }
+
+    /// Returns the records that are not yet known to be stored.
+    pub(super) fn unsaved(&self) -> impl Iterator<Item = (&store::Key, &Vod)> {
+        self.unsaved.iter()
     }
 
     /// Number of running recordings per application, for all applications that have any.
@@ -184,7 +209,7 @@ impl Recordings {
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         let retry = self.retries.first().map(|(at, _)| *at);
-        [retry, self.sweep_due].into_iter().flatten().min()
+        [retry, self.sweep.due, self.removals.deadline()].into_iter().flatten().min()
     }
 
     /// Number of clips of an application being written.
@@ -269,12 +294,7 @@ impl Files {
     }
 
     fn try_again(&mut self, now: Now, retry: Retry) {
-        let waiting = match retry {
-            Retry::Remove(..) => u32::try_from(self.recordings.retries.len()).unwrap_or(u32::MAX),
-            Retry::Start(..) | Retry::Finish(_) | Retry::Save(_) | Retry::Drop(_) => 0,
-        };
-        let pause = RETRY.saturating_add(REMOVAL_SPACING.saturating_mul(waiting));
-        if let Some(at) = now.mono.checked_add(pause) {
+        if let Some(at) = now.mono.checked_add(RETRY) {
             self.recordings.retries.insert((at, retry));
         }
     }
@@ -447,12 +467,12 @@ impl Recorder<'_> {
                 Retry::Finish(key) => self.files.finish_file(self.cx, self.records, self.now, key),
                 Retry::Save(key) => self.files.save_again(self.cx, self.records, self.now, key),
                 Retry::Drop(key) => self.files.drop_upload(self.cx, self.records, self.now, &key),
-                Retry::Remove(app, path) => {
-                    self.files.remove_again(self.cx, self.records, self.now, &app, path);
-                }
             }
         }
-        if self.files.recordings.sweep_due.is_some_and(|due| due <= self.now.mono) {
+        while let Some(removal) = self.files.recordings.removals.take_due(self.now.mono) {
+            self.files.remove_path(self.cx, self.records, self.now, removal);
+        }
+        if self.files.recordings.sweep.due.is_some_and(|due| due <= self.now.mono) {
             self.files.remove_old_recordings(self.cx, self.records, self.now);
         }
     }
@@ -482,6 +502,8 @@ impl Recorder<'_> {
             return Recorded::Refused;
         };
         let (folder, stem) = self.records.recording_place(self.now, key, name, &settings.recording);
+        let name_of_first = format!("{stem}.{}", container.name());
+        let number = self.files.free_number(self.records, &key.app, &folder, &name_of_first);
         self.files.recordings.ordered = self.files.recordings.ordered.saturating_add(1);
         let recording = RecordingId(self.files.recordings.ordered);
         let (vod, began) = (self.files.vod_id(self.cx, self.now), wall(self.now));
@@ -507,8 +529,17 @@ impl Recorder<'_> {
             (settings.recording.file_ms_max, settings.recording.file_bytes_max);
         let kind = if clip.is_some() { CLIP } else { container.name() };
         let clip = clip.map(|(range, _)| range);
-        let order =
-            RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max, clip };
+        let order = RecordingOrder {
+            recording,
+            kind,
+            stream,
+            folder,
+            stem,
+            number,
+            file_ms_max,
+            file_bytes_max,
+            clip,
+        };
         self.files.post_recording(self.cx, worker, ToWorker::StartRecording(Box::new(order)));
         Recorded::Done { vod, began }
     }

@@ -23,8 +23,9 @@ use crate::types::{NodeId, Now, StreamKey};
 const GATHER: Duration = Duration::from_millis(2);
 /// Longest delay before a change caused by publishing is written.
 const LAZY: Duration = Duration::from_millis(1000);
-/// Pause between attempts to write a new file.
+/// Pause before the second attempt to write a new file. Each further pause is twice as long, up to the maximum.
 const REBUILD_PAUSE: Duration = Duration::from_secs(1);
+const REBUILD_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Maximum number of changes caused by publishing in one batch.
 const DIRTY_PER_BATCH: usize = 512;
 
@@ -91,8 +92,12 @@ impl Fault {
 struct Broken {
     /// Reason of the last failure.
     fault: Fault,
-    /// The batch that rebuilds the file, if under way.
+    /// The batch that rebuilds the file, or a probe before it, if under way.
     batch: Option<u64>,
+    /// True if the batch under way is a probe.
+    is_probe: bool,
+    /// Number of failed attempts to rebuild.
+    failed: u32,
     /// Time of the next attempt to rebuild.
     due: Option<Instant>,
 }
@@ -185,8 +190,10 @@ impl Records {
     pub(in crate::control) fn handle_timeout(&mut self, now: Now) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now.mono);
         if let Some(broken) = &self.writes.broken {
-            if due(broken.due) {
-                self.rebuild();
+            match due(broken.due) {
+                true if self.writes.keeps_all() => self.rebuild(),
+                true => self.writes.probe(),
+                false => {}
             }
         } else if due(self.writes.gather_until) || due(self.writes.dirty_until) {
             self.flush(now);
@@ -340,8 +347,8 @@ impl Records {
     /// input, but happens only after a disk failure.
     fn rebuild(&mut self) {
         let batch = self.writes.next_batch();
-        let fault = self.writes.broken.as_ref().map(|broken| broken.fault).unwrap_or_default();
-        self.writes.broken = Some(Broken { fault, batch: Some(batch), due: None });
+        let broken = self.writes.broken.take().unwrap_or_default();
+        self.writes.broken = Some(Broken { batch: Some(batch), is_probe: false, due: None, ..broken });
         let all = if self.writes.shared.node.is_some() {
             // Other nodes' records must not be overwritten. Changes made here are written when the directory is back.
             Vec::new()
@@ -356,17 +363,27 @@ impl Records {
     }
 
     fn rebuilt(&mut self, now: Now, reply: store::Reply) {
+        let broken = self.writes.broken.take().unwrap_or_default();
         match reply.result {
+            Ok(()) if broken.is_probe => {
+                self.writes.broken = Some(broken);
+                self.rebuild();
+            }
             Ok(()) => {
                 tracing::info!("store writable again");
-                self.writes.broken = None;
                 self.writes.dirty_until = (!self.writes.dirty.is_empty()).then_some(now.mono);
             }
             Err(error) => {
                 tracing::debug!(%error, "rebuild failed");
                 self.writes.failures += 1;
-                let due = now.mono.checked_add(REBUILD_PAUSE);
-                self.writes.broken = Some(Broken { fault: Fault::of(&error), batch: None, due });
+                let doubled = if self.writes.keeps_all() { 0 } else { broken.failed };
+                let pause = REBUILD_PAUSE.saturating_mul(2_u32.saturating_pow(doubled));
+                self.writes.broken = Some(Broken {
+                    fault: Fault::of(&error),
+                    due: now.mono.checked_add(pause.min(REBUILD_PAUSE_MAX)),
+                    failed: broken.failed.saturating_add(1),
+                    ..Broken::default()
+                });
             }
         }
     }
@@ -484,6 +501,15 @@ impl Writes {
     /// Returns the next event.
     pub(in crate::control) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Tries to write a small file before the new one, so that records are not encoded for a disk that is still full.
+    /// Processes that share the records do without: they have nothing to encode, or are an upgrade, which is short.
+    fn probe(&mut self) {
+        let batch = self.next_batch();
+        let broken = self.broken.take().unwrap_or_default();
+        self.broken = Some(Broken { batch: Some(batch), is_probe: true, due: None, ..broken });
+        self.requests.push_back(store::Request::Probe { batch });
     }
 
     fn next_batch(&mut self) -> u64 {

@@ -36,8 +36,14 @@ fn failed(error: &str) -> Response {
     failure("The change could not be saved")
 }
 
-fn busy() -> Response {
+pub(super) fn busy() -> Response {
     Response::error(503, "Too many requests wait").header("Retry-After", "1")
+}
+
+/// Refuses a change of settings, because it was made from settings that another change under way replaces.
+pub(super) fn overtaken() -> Reply {
+    let text = "Another change of these settings is under way";
+    Reply::Now(Response::error(503, text).header("Retry-After", "1"))
 }
 
 /// True if a name has only characters that Ant Media Server accepts.
@@ -248,11 +254,20 @@ enum Unfit {
 }
 
 /// `POST /applications/settings/{app}`: the whole object; absent members return to their defaults.
-pub(super) fn change_settings(cx: &mut Context, walks: &Walks, now: Now, call: &RootCall<'_>) -> Reply {
+pub(super) fn change_settings(
+    cx: &mut Context,
+    records: &Records,
+    walks: &mut Walks,
+    now: Now,
+    call: &RootCall<'_>,
+) -> Reply {
     let [name, ..] = call.params;
     let Some(app) = cx.apps.get(name).filter(|_| !walks.app_changes.changing.contains(name)).cloned() else {
         return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
     };
+    if walks.app_changes.editing.contains(name) {
+        return overtaken();
+    }
     let body: Option<Option<Map<String, Value>>> = match parse_json(&call.request.body) {
         Ok(body) => body,
         Err(error) => return bad_request(&error.to_string()),
@@ -260,19 +275,32 @@ pub(super) fn change_settings(cx: &mut Context, walks: &Walks, now: Now, call: &
     let Some(body) = body.flatten() else { return done(Outcome::failure("")) };
     let known: Vec<&str> = protocol::schema().members().map(|member| member.name).collect();
     let foreign = foreign_members(&body, |name| known.contains(&name));
-    let edit = match edit_of(&app, body, now) {
+    let may_use_role = records.administers(&call.caller, SYSTEM);
+    let edit = match edit_of(&app, body, now, may_use_role) {
         Ok(edit) => edit,
         Err(Unfit::Malformed(text)) => return bad_request(&text),
         Err(Unfit::Refused(text)) => return done(Outcome::failure(&text)),
     };
-    let work = AdminWork::EditApp(app.name.clone(), edit);
-    cx.answer_admin(call.origin.requester, work, move |control, now, result| match result.app() {
-        Ok(settings) => {
-            control.install_app(now, settings);
-            Outcome::success().message(Some(&foreign)).response(200)
-        }
-        Err(error) => failed(&error),
+    let own = app.name.clone();
+    let requester = call.origin.requester;
+    let sent = cx.submit_admin(AdminWork::EditApp(own.clone(), edit), move |control, now, result| {
+        control.walks.app_changes.editing.remove(&own);
+        let response = match result.app() {
+            Ok(_) if !control.cx.apps.contains_key(&own) => {
+                failure(&format!("No application adaptor with this name {own}"))
+            }
+            Ok(settings) => {
+                control.install_app(now, settings);
+                Outcome::success().message(Some(&foreign)).response(200)
+            }
+            Err(error) => failed(&error),
+        };
+        control.cx.answer(requester, response);
     });
+    if !sent {
+        return Reply::Now(busy());
+    }
+    walks.app_changes.editing.insert(app.name.clone());
     Reply::Later
 }
 
@@ -314,7 +342,13 @@ fn complete_renditions(body: &mut Map<String, Value>) -> Result<(), Unfit> {
     Ok(())
 }
 
-fn edit_of(app: &AppSettings, mut body: Map<String, Value>, now: Now) -> Result<Edit, Unfit> {
+/// Makes the edit of the file. `may_use_role`: whether uploads with the credentials of the machine's role may change.
+fn edit_of(
+    app: &AppSettings,
+    mut body: Map<String, Value>,
+    now: Now,
+    may_use_role: bool,
+) -> Result<Edit, Unfit> {
     complete_renditions(&mut body)?;
     let mut edit = Edit::default();
     let mut after = app.values.clone();
@@ -343,7 +377,13 @@ fn edit_of(app: &AppSettings, mut body: Map<String, Value>, now: Now) -> Result<
             after.set(key, wanted, Origin::File);
         }
     }
-    check(app, &after, &body)?;
+    let after = check(app, &after, &body)?;
+    let is_changed = after.vod.s3 != app.vod.s3;
+    if is_changed && after.vod.s3.as_ref().is_some_and(|s3| s3.keys.is_none()) && !may_use_role {
+        let text = "s3AccessKey and s3SecretKey are needed: only an administrator of the server can change uploads \
+                    to S3 that use the credentials of the machine's role";
+        return Err(Unfit::Refused(text.to_owned()));
+    }
     if edit != Edit::default() && !app.values.is_fixed("updateTime") {
         edit.set.push(("updateTime".to_owned(), wall(now).to_string()));
     }
@@ -369,8 +409,9 @@ fn clamped(member: &Member, text: String) -> Result<String, Unfit> {
     }
 }
 
-/// Refuses settings that Ant Media Server refuses (its answer gives no reason), and settings that cannot work here.
-fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result<(), Unfit> {
+/// Returns the settings with these values. Refuses settings that Ant Media Server refuses (its answer gives no reason),
+/// and settings that cannot work here.
+fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result<AppSettings, Unfit> {
     let heights = body.get("encoderSettings").and_then(Value::as_array);
     let is_flat = |step: &Value| step.get("height").and_then(Value::as_i64).is_some_and(|height| height <= 0);
     if heights.is_some_and(|steps| steps.iter().any(is_flat)) {
@@ -383,7 +424,6 @@ fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result
         return Err(Unfit::Refused(String::new()));
     }
     AppSettings::from_values(&app.name, app.epoch, after.clone())
-        .map(drop)
         .map_err(|error| Unfit::Refused(error.to_string()))
 }
 

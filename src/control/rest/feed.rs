@@ -13,6 +13,7 @@ use crate::control::broadcast::Broadcast;
 use crate::control::context::Context;
 use crate::control::live::{Live, Registry};
 use crate::control::records::Records;
+use crate::control::standby::Standby;
 use crate::control::{Control, Files, Now, Outbound, wall};
 use crate::http::Response;
 use crate::mail::SourceFigures;
@@ -255,6 +256,17 @@ fn source(registry: &Registry, app: &str, id: &str) -> Value {
             "packetsLost": figures.reception.lost,
             "rttMs": figures.reception.rtt_ms,
             "jitterMs": figures.reception.jitter_ms,
+            "standby": live.standby().map(standby),
         })
+    })
+}
+
+/// Returns the publisher that waits to take over.
+fn standby(standby: &Standby) -> Value {
+    json!({
+        "publishType": standby.source.ingest.publish_type,
+        "userAgent": standby.agent,
+        "remoteIp": standby.address,
+        "sends": standby.sends(),
     })
 }

@@ -32,6 +32,13 @@ pub(super) fn offset_of(text: &str) -> Option<usize> {
     if text.is_empty() { Some(0) } else { text.parse().ok() }
 }
 
+/// Answers a removal of all records of a kind. A request removes at most `at_once`, and fails if any are left.
+pub(super) fn removed(at_once: usize, left: usize) -> Response {
+    let text = format!("{at_once} are removed, and {left} are left: repeat the request");
+    let outcome = if left == 0 { Outcome::success() } else { Outcome::failure(&text) };
+    outcome.response(200)
+}
+
 /// `GET /broadcasts/list/{offset}/{size}`.
 pub(super) fn list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;

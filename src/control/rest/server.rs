@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::apps::foreign_members;
+use super::apps::{busy, foreign_members, overtaken};
 use super::call::{Reply, RootCall, bad_request};
 use super::form::Form;
 use crate::config::Edit;
@@ -86,7 +86,15 @@ fn shown(cx: &Context, records: &Records, call: &RootCall<'_>) -> Value {
 }
 
 /// `POST /server-settings`: only the members in [`CHANGEABLE`] are changed.
-pub(super) fn change_settings(cx: &mut Context, records: &Records, call: &RootCall<'_>) -> Reply {
+pub(super) fn change_settings(
+    cx: &mut Context,
+    records: &Records,
+    walks: &mut Walks,
+    call: &RootCall<'_>,
+) -> Reply {
+    if walks.app_changes.editing.contains("") {
+        return overtaken();
+    }
     let body: Option<Option<Map<String, Value>>> = match parse_json(&call.request.body) {
         Ok(body) => body,
         Err(error) => return bad_request(&error.to_string()),
@@ -122,15 +130,22 @@ pub(super) fn change_settings(cx: &mut Context, records: &Records, call: &RootCa
         }
         edit.set.push((key.to_owned(), wanted.to_owned()));
     }
-    cx.answer_admin(call.origin.requester, AdminWork::EditServer(edit), move |control, now, result| {
-        match result.server() {
+    let requester = call.origin.requester;
+    let sent = cx.submit_admin(AdminWork::EditServer(edit), move |control, now, result| {
+        control.walks.app_changes.editing.remove("");
+        let response = match result.server() {
             Ok(server) => {
                 control.cx.install_server(now, Arc::new(server));
                 Outcome::success().message(Some(&foreign)).response(200)
             }
             Err(text) => Outcome::failure(&text).response(200),
-        }
+        };
+        control.cx.answer(requester, response);
     });
+    if !sent {
+        return Reply::Now(busy());
+    }
+    walks.app_changes.editing.insert("".into());
     Reply::Later
 }
 
@@ -154,19 +169,20 @@ pub(super) fn log_file(cx: &mut Context, call: &RootCall<'_>) -> Reply {
 
 /// `POST /ssl-settings?domain=&type=`: writes the files of a certificate, which the file watcher then loads.
 pub(super) fn ssl_settings(cx: &mut Context, call: &RootCall<'_>) -> Reply {
+    let refused = |text: &str| Reply::Now(Outcome::failure(text).response(400));
     let domain = call.query("domain");
     match call.query("type") {
         "CUSTOM_CERTIFICATE" => {}
         "CUSTOM_DOMAIN" | "ANTMEDIA_SUBDOMAIN" => {
             let text =
                 "Certificates are not ordered by this server. Please provide one as CUSTOM_CERTIFICATE";
-            return done(Outcome::failure(text));
+            return refused(text);
         }
         "NO_SSL" => {
-            return done(Outcome::failure("HTTPS is switched off by https.enabled in conf/red5.properties"));
+            return refused("HTTPS is switched off by https.enabled in conf/red5.properties");
         }
-        "" => return done(Outcome::failure("Undefined configuration type")),
-        _ => return done(Outcome::failure("Unknown SSL configuration type")),
+        "" => return refused("Undefined configuration type"),
+        _ => return refused("Unknown SSL configuration type"),
     }
     let form = Form::parse(call.request);
     let part = |name: &str| form.as_ref().and_then(|form| form.part(name)).filter(|part| !part.is_empty());
@@ -174,13 +190,13 @@ pub(super) fn ssl_settings(cx: &mut Context, call: &RootCall<'_>) -> Reply {
     let (Some(full_chain), Some(key), Some(chain)) = parts else {
         let text = "Missing parameters for custom SSL certificate. Please provide domain name, fullChain, private \
                     key, and chain";
-        return done(Outcome::failure(text));
+        return refused(text);
     };
     if domain.is_empty()
         || domain.len() > 253
         || !domain.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
     {
-        return done(Outcome::failure("Invalid domain name parameter"));
+        return refused("Invalid domain name parameter");
     }
     let work = AdminWork::Certificate { full_chain, chain, key };
     cx.answer_admin(call.origin.requester, work, |_, _, result| match result.done() {

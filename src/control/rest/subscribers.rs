@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::call::{Call, Reply, bad_request};
-use super::lists::page_of;
+use super::lists::{page_of, removed};
 use super::scan::list_from;
 use crate::auth::access::Direction;
 use crate::auth::time_code;
@@ -39,6 +39,8 @@ const MISSING: &str = "Missing parameter: Make sure you set subscriber object co
 const BAD_SECRET: &str = "Secret code is not multiple of 8 bytes length. Use b32Secret which is a string and its lenght is \
                           multiple of 8 bytes and allowed characters A-Z, 2-7";
 const BAD_PERIOD: &str = "Custom TOTP expiry period must be between 10 and 2147483647";
+const NO_PATH: &str =
+    "subscriberId must not contain / or \\, nor % before two hexadecimal digits: no path can name it";
 const BLANK: &str = "streamId or subscriberId is blank";
 const NO_SECRET: &str = "Secret is not set in AppSettings. Please set timetokensecret publish or play in Application \
                          settings";
@@ -91,6 +93,9 @@ pub(super) fn add(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     if !is_stream_id(stream) || !fits {
         return failure(MISSING);
     }
+    if !Subscriber::is_in_paths(&id) {
+        return failure(NO_PATH);
+    }
     let secret = given.b32_secret.filter(|secret| !secret.trim().is_empty());
     if secret.as_deref().is_some_and(|secret| time_code::key_of_secret(secret).is_none()) {
         return failure(BAD_SECRET);
@@ -100,7 +105,10 @@ pub(super) fn add(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
         Some((period, Ok(fits))) if period >= PERIOD_MIN => Some(fits),
         Some(_) => return failure(BAD_PERIOD),
     };
-    if records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
+    let known = Subscriber::key(&call.app.name, stream, &id);
+    if records.auxiliary.pending(&known).is_none()
+        && records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX
+    {
         return failure("");
     }
     let is_kind =
@@ -198,15 +206,17 @@ pub(super) fn delete(records: &mut Records, now: Now, call: &Call<'_>) -> Reply 
     Reply::Later
 }
 
-/// `DELETE /broadcasts/{id}/subscribers`.
+/// `DELETE /broadcasts/{id}/subscribers`. Removes at most [`BULK_MAX`], and fails if any are left.
 pub(super) fn delete_all(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     let [stream, ..] = call.params;
-    let keys = records.auxiliary.keys_of(Kind::Subscriber, &call.app.name, stream, BULK_MAX);
+    let mut keys = records.auxiliary.keys_of(Kind::Subscriber, &call.app.name, stream, SUBSCRIBERS_MAX);
     if keys.is_empty() {
         return failure("");
     }
+    let left = keys.len().saturating_sub(BULK_MAX);
+    keys.truncate(BULK_MAX);
     let changes = keys.into_iter().map(|key| (key, None)).collect();
-    let waiter = Some((call.requester, Outcome::success().response(200)));
+    let waiter = Some((call.requester, removed(BULK_MAX, left)));
     records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
     Reply::Later
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::call::{Call, Reply, bad_request};
-use super::lists::page_of;
+use super::lists::{page_of, removed};
 use crate::auth::access::{Direction, sign_jwt};
 use crate::control::access::TOKENS_MAX;
 use crate::control::answer::{Outcome, json};
@@ -152,19 +152,18 @@ pub(super) fn validate(records: &mut Records, now: Now, call: &Call<'_>) -> Repl
     Reply::Later
 }
 
-/// `DELETE /broadcasts/{id}/tokens`.
+/// `DELETE /broadcasts/{id}/tokens`. Removes at most [`BULK_MAX`], and fails if any are left.
 pub(super) fn delete_all(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
-    let keys = records.auxiliary.keys_of(Kind::Token, &call.app.name, id, BULK_MAX);
+    let mut keys = records.auxiliary.keys_of(Kind::Token, &call.app.name, id, usize::MAX);
     if keys.is_empty() {
         return outcome(false);
     }
+    let left = keys.len().saturating_sub(BULK_MAX);
+    keys.truncate(BULK_MAX);
     let changes = keys.into_iter().map(|key| (key, None)).collect();
-    let answer = Outcome::success().response(200);
-    records.write_auxiliary(
-        now,
-        AuxiliaryWrite { changes, files: Vec::new(), waiter: Some((call.requester, answer)) },
-    );
+    let waiter = Some((call.requester, removed(BULK_MAX, left)));
+    records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
     Reply::Later
 }
 

@@ -334,10 +334,10 @@ pub(super) fn change_password(
 ) -> Reply {
     let body = body_of!(call).unwrap_or_default();
     let absent = "User name does not exist or there is no new password";
-    let Some(email) =
-        call.caller.email().filter(|_| body.new_password.as_ref().is_some_and(|new| !new.is_empty()))
-    else {
-        return done(Outcome::failure(absent));
+    let has_new = body.new_password.as_ref().is_some_and(|new| !new.is_empty());
+    let (email, session) = match &call.caller {
+        Caller::User { email, id } if has_new => (email, *id),
+        Caller::User { .. } | Caller::Token | Caller::Nobody => return done(Outcome::failure(absent)),
     };
     let (origin, client) = (call.origin, call.client);
     match management.lockout.begin(now.mono, client, email) {
@@ -350,7 +350,7 @@ pub(super) fn change_password(
         return done(Outcome::failure("User not exist with that name and pass"));
     };
     let Some(new) = body.new_password() else { return done(Outcome::failure(absent)) };
-    let purpose = Purpose::CheckOld { origin, client, email: email.to_owned(), new };
+    let purpose = Purpose::CheckOld { origin, client, email: email.to_string(), session, new };
     if records.verify_hash(cx, old, email, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
@@ -441,7 +441,7 @@ impl Management {
         if let Some(Auxiliary::User(user)) = before
             && hash(before) != hash(after)
         {
-            self.sessions.end_all(&user.email);
+            self.sessions.end_all(&user.email, hash(after).as_ref());
         }
     }
 
@@ -490,9 +490,9 @@ impl Management {
                 let user = User { password_hash: PasswordHash(hash), ..*user };
                 records.write_user(cx, now, user, Some((origin.requester, success())));
             }
-            (Purpose::CheckOld { origin, client, email, new }, PasswordOutcome::Verified(fits)) => {
+            (Purpose::CheckOld { origin, client, email, session, new }, PasswordOutcome::Verified(fits)) => {
                 if fits && !self.lockout.is_locked(client, &email) {
-                    if !cx.make_hash(new, Purpose::SetNew { origin, email }) {
+                    if !cx.make_hash(new, Purpose::SetNew { origin, email, session }) {
                         cx.answer(origin.requester, busy());
                     }
                     return;
@@ -501,12 +501,14 @@ impl Management {
                 let text = "User not exist with that name and pass";
                 self.answer_late(cx, now, origin.requester, Outcome::failure(text).response(200));
             }
-            (Purpose::SetNew { origin, email }, PasswordOutcome::Made(hash)) => {
+            (Purpose::SetNew { origin, email, session }, PasswordOutcome::Made(hash)) => {
                 let Some(user) = records.auxiliary.user(&email).cloned() else {
                     cx.answer(origin.requester, Outcome::failure("").response(200));
                     return;
                 };
-                let user = User { password_hash: PasswordHash(hash), ..user };
+                let hash = PasswordHash(hash);
+                self.sessions.renew(session, hash.clone());
+                let user = User { password_hash: hash, ..user };
                 let response = Outcome::success().message(Some("Success")).response(200);
                 records.write_user(cx, now, user, Some((origin.requester, response)));
             }

@@ -220,6 +220,9 @@ fn delete_these(records: &mut Records, files: &Files, now: Now, call: &Call<'_>,
     if found.is_empty() {
         return Reply::Now(answer);
     }
+    if !files.may_remove(app) {
+        return refused(Some("too many files wait to be removed"));
+    }
     let ids = found.iter().filter_map(|vod| vod.vod_id.as_deref());
     let changes = ids.map(|id| (Vod::key(app, id), None)).collect();
     let files = found.iter().map(|vod| (Arc::clone(app), vod.clone())).collect();

@@ -214,24 +214,56 @@ fn what_changed_while_a_claim_was_asked_counts() {
 }
 
 #[test]
-fn nobody_is_asked_about_who_has_no_token_and_the_hook_is_asked_behind_the_claim() {
+fn nobody_is_asked_about_who_has_no_token_and_the_id_is_claimed_behind_the_hook() {
     let hook = ("webhookAuthenticateURL", "http://auth.example/may");
     let mut rig = Rig::with_directory(&[hook, ("publishTokenControlEnabled", "true")]);
     let session = rig.begin("s");
     assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Token))));
     assert!(rig.asked_claims().is_empty() && rig.hooks.is_empty());
-    // Once the claim is granted, the hook receiver is asked. If the receiver refuses, the claim is released.
+    // The id is claimed only when the receiver has allowed the publisher: a claim ends the grace period of the stream
+    // at another node.
     let mut rig = Rig::with_directory(&[hook]);
-    let session = rig.begin("s");
-    assert!(rig.hooks.is_empty());
-    rig.run_for(Duration::from_secs(3));
+    for status in [403, 200] {
+        let session = rig.begin("s");
+        rig.run_for(Duration::from_secs(3));
+        let asked = rig.hooks.pop().unwrap();
+        assert!(rig.asked_claims().is_empty() && rig.open_claims() == 0);
+        rig.done(asked.id, Outcome::Posted(Ok(status)));
+        if status == 403 {
+            assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Hook))));
+            assert!(rig.asked_claims().is_empty());
+            continue;
+        }
+        let ticket = rig.last_claim().0;
+        rig.run_for(Duration::from_secs(4));
+        rig.claim_answer(ticket, true);
+        assert!(matches!(rig.late_verdict(session), Some(Ok(_))));
+    }
+}
+
+/// The viewers of another node, where the publisher was before, follow the claim here before the stream begins.
+#[test]
+fn viewers_wait_for_a_stream_whose_publisher_has_the_claim_and_is_not_admitted_yet() {
+    let mut rig = Rig::with_directory(&[("publishTokenControlEnabled", "true")]);
+    let key = StreamKey::new("live", "s");
+    let token = r#"{"tokenId":"one","streamId":"s","type":"publish","expireDate":9999999999}"#;
+    let token = store::Op::Put(store::Key::new(Kind::Token, "live", "s/one"), token.into());
+    rig.tell_news(News::Foreign(vec![token]));
+    let refusals = |rig: &mut Rig| {
+        rig.take();
+        rig.mail(ToControl::Wanted { key: key.clone(), via: Vec::new() });
+        rig.take().iter().filter(|(_, mail)| matches!(mail, ToWorker::NotComing(_))).count()
+    };
+    assert_eq!(refusals(&mut rig), usize::from(WORKERS));
+    let mut request = rig.request("s", 0);
+    request.params = vec![("token".to_owned(), "one".to_owned())];
+    rig.mail(ToControl::Publish(request));
     let ticket = rig.last_claim().0;
     rig.claim_answer(ticket, true);
-    let asked = rig.hooks.pop().unwrap();
-    assert_eq!(asked.timeout, Duration::from_secs(5), "what is left of the peer's patience");
-    rig.done(asked.id, Outcome::Posted(Ok(403)));
-    assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Hook))));
-    assert_eq!(rig.open_claims(), 0);
+    // The directory has not answered yet whether it has used up the token.
+    assert_eq!(refusals(&mut rig), 0);
+    rig.tell_news(News::Burnt { ticket, is_burnt: false });
+    assert_eq!(refusals(&mut rig), usize::from(WORKERS));
 }
 
 #[test]
@@ -381,6 +413,16 @@ fn leases_that_ran_out_while_the_directory_was_away_are_given_time() {
     rig.tell_news(News::Contact(false));
     rig.run_for(Duration::from_secs(60));
     rig.tell_news(News::Contact(true));
+    rig.takes_time(&key);
+}
+
+#[test]
+fn leases_that_seem_to_have_run_out_because_the_directory_s_clock_was_set_are_given_time() {
+    let mut rig = Rig::with_directory(&[]);
+    let key = StreamKey::new("live", "s");
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
+    rig.tell_news(News::ClockSet);
     rig.takes_time(&key);
 }
 
@@ -593,4 +635,55 @@ fn a_node_that_starts_leaves_alone_what_a_live_node_has_and_puts_right_what_none
     let stored: Vec<String> = rig.store.load().unwrap().iter().map(|(key, _)| key.id.to_string()).collect();
     assert_eq!(stored, ["nobody-s", "their-stray", "theirs", "waiting", "waiting-stray"]);
     assert_eq!(rig.burials().len(), 2);
+}
+
+#[test]
+fn a_stream_whose_node_dies_while_it_waits_for_the_publisher_ends() {
+    // (somebody claims the id meanwhile, the stream ends after some time)
+    for (is_claimed, ends) in [(false, true), (true, false)] {
+        let mut rig = Rig::with_directory(&[]);
+        rig.create("s");
+        let key = StreamKey::new("live", "s");
+        rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+        "broadcasting".clone_into(&mut rig.control.records.get_mut(&key).unwrap().status);
+        // The publisher is lost, and then the node.
+        rig.tell_news(News::Claim { key: key.clone(), holder: None });
+        let census = || News::Nodes(vec![node("b", 1, true), node("c", 1, false)]);
+        let status = |rig: &Rig| rig.control.records.get(&key).unwrap().status.clone();
+        let steps = |rig: &mut Rig, count: u32| {
+            for _ in 0..count {
+                rig.tell_news(census());
+                rig.run_for(Duration::from_secs(1));
+            }
+        };
+        // The publisher may be expected at another node, for `publisherGraceMs`.
+        steps(&mut rig, 14);
+        assert_eq!(status(&rig), "broadcasting");
+        if is_claimed {
+            rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 2, 8)) });
+            rig.tell_news(News::Claim { key: key.clone(), holder: None });
+        }
+        steps(&mut rig, 3);
+        assert_eq!(status(&rig) == "terminated_unexpectedly", ends);
+    }
+}
+
+#[test]
+fn a_room_follows_the_end_of_its_streams_at_a_dead_node() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.create("room");
+    let body = r#"{"streamId":"s","mainTrackStreamId":"room"}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/create", body).0, 200);
+    let [room, key] = ["room", "s"].map(|id| StreamKey::new("live", id));
+    rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 7)) });
+    for of in [&room, &key] {
+        let record = rig.control.records.get_mut(of).unwrap();
+        "broadcasting".clone_into(&mut record.status);
+        record.is_virtual = of == &room;
+    }
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, false)]));
+    assert_eq!(rig.burials(), [7]);
+    rig.tell_news(News::Claim { key: key.clone(), holder: None });
+    let status = |of: &StreamKey| rig.control.records.get(of).unwrap().status.clone();
+    assert_eq!((&*status(&key), &*status(&room)), ("terminated_unexpectedly", "finished"));
 }

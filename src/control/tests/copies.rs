@@ -102,6 +102,22 @@ fn a_stream_of_another_node_is_here_while_it_is_watched_and_nobody_is_told_of_it
 }
 
 #[test]
+fn copies_leave_publishers_all_of_their_limit() {
+    let settings = [("edge.origins", NORTH), SECRET];
+    let mut rig = Rig::start(config(&settings, &[("ingestingStreamLimit", "1")]), Default::default());
+    let (worker, order) = rig.want();
+    // The copy counts neither while it is fetched nor afterwards, and a publisher at the limit prevents no copy.
+    rig.publish("own", 0);
+    rig.copy_begins(worker, &order);
+    let mut second = rig.request("second", 0);
+    second.key = StreamKey::new("live", "second");
+    assert_eq!(rig.ask(second).unwrap_err(), Refusal::NotAllowed("ingestingStreamLimit is reached"));
+    rig.take();
+    rig.mail(ToControl::Wanted { key: StreamKey::new("live", "other"), via: Vec::new() });
+    assert_eq!(rig.attempts_of_copies().len(), 1);
+}
+
+#[test]
 fn a_copy_stays_for_as_long_as_edge_linger_says() {
     for (linger, stays) in [("3", false), ("60", true)] {
         let mut rig = Rig::edge(NORTH, &[("edge.linger", linger)]);
@@ -178,6 +194,21 @@ fn a_broken_connection_is_made_anew_at_once_and_viewers_stay() {
     }
     assert_eq!(rig.downs(), [StreamEnd::GraceOver]);
     assert!((4..20).contains(&attempts), "{attempts} attempts");
+}
+
+#[test]
+fn an_origin_whose_connections_break_again_and_again_is_left_for_another() {
+    let mut rig = Rig::edge(BOTH, &[]);
+    let (mut worker, mut order) = rig.want();
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        asked.push(order.address.to_string());
+        let (session, grant) = rig.copy_begins(worker, &order);
+        rig.gone(session, grant.stream, Departure::Lost, 5000);
+        rig.copy_ends(&order, lost());
+        (worker, order) = rig.attempts_of_copies().remove(0);
+    }
+    assert_eq!(asked, ["10.0.0.1:5000", "10.0.0.1:5000", "10.0.0.1:5000", "10.0.0.2:1935"]);
 }
 
 #[test]

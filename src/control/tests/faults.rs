@@ -17,7 +17,7 @@ fn with_vods(ids: &[&str]) -> (Rig, Faults) {
     let put = |id: &&str| {
         let below = ["streams".to_owned(), format!("{id}.mp4")];
         let finished = Finished { bytes: 7, duration_ms: Some(1) };
-        let (key, bytes) = found_recording("live", &below, id, 1, finished);
+        let (key, bytes) = found_recording("live", &below, id, 1_600_000_000_000, finished);
         store::Op::Put(key, bytes)
     };
     store.commit(&ids.iter().map(put).collect::<Vec<_>>()).unwrap();
@@ -96,16 +96,21 @@ fn b_14_an_old_recording_goes_record_first_and_file_first_where_the_disk_is_full
 }
 
 impl Rig {
-    /// Answers the waiting requests to the store.
+    /// Answers the waiting requests to the store, and the rebuild that follows a probe.
     fn store_says(&mut self, result: &Result<(), Error>) {
         for request in std::mem::take(&mut self.held) {
-            let batch = match request {
+            let (batch, is_probe) = match request {
+                StoreRequest::Probe { batch } => (batch, true),
                 StoreRequest::Commit { batch, .. }
                 | StoreRequest::Rebuild { batch, .. }
-                | StoreRequest::Backup { batch, .. } => batch,
+                | StoreRequest::Backup { batch, .. } => (batch, false),
             };
             self.control.handle_store(self.now, Reply { batch, result: result.clone() });
             self.drain();
+            // The rebuild after a probe has the same result.
+            if is_probe && result.is_ok() {
+                self.store_says(result);
+            }
         }
     }
 
@@ -135,12 +140,12 @@ fn b_18_a_home_that_is_gone_is_told_by_liveness_and_takes_no_writes() {
         assert_eq!(rig.liveness(), (500, r#"{"host":"unknown","status":"error"}"#.to_owned()));
         let refused = create(&mut rig, "b");
         assert_eq!(rig.answer(refused).unwrap().0, 500);
-        rig.run_for(secs(1));
+        rig.run_for(secs(31));
     }
     // A full disk is different: streams continue, and the liveness probe succeeds.
     rig.store_says(&Err(Error::Io { path: "p".to_owned(), reason: "full".to_owned() }));
     assert_eq!(rig.liveness().0, 200);
-    rig.run_for(secs(1));
+    rig.run_for(secs(31));
     rig.store_says(&Ok(()));
     let taken = create(&mut rig, "c");
     rig.store_says(&Ok(()));
@@ -157,7 +162,9 @@ fn b_13_the_store_is_backed_up_when_its_newest_copy_is_old_enough() {
             rig.run_for(secs(600));
             seen.extend(rig.held.iter().filter_map(|request| match request {
                 StoreRequest::Backup { backup, .. } => Some((backup.kept, backup.age_min.as_secs())),
-                StoreRequest::Commit { .. } | StoreRequest::Rebuild { .. } => None,
+                StoreRequest::Commit { .. } | StoreRequest::Probe { .. } | StoreRequest::Rebuild { .. } => {
+                    None
+                }
             }));
             rig.store_says(&Ok(()));
         }
@@ -185,6 +192,77 @@ fn b_13_a_backup_by_the_command_line_is_answered_when_it_is_there() {
     rig.store_says(&Err(Error::Unknown));
     let (_, answer) = rig.answer(second).unwrap();
     assert!(answer.contains(r#""success":false"#) && answer.contains("could not be backed up"), "{answer}");
+}
+
+/// The disk is full for five minutes. The records are encoded once, and then only when a small file could be written.
+#[test]
+fn b_04_a_full_disk_is_tried_with_a_small_file_and_ever_longer_pauses() {
+    let mut rig = Rig::new();
+    for id in ["a", "b"] {
+        rig.create(id);
+    }
+    rig.hold = true;
+    rig.send(Method::Delete, "/live/rest/v2/broadcasts/a", "");
+    rig.run_for(ms(10));
+    let full = Err(Error::Full { path: "p".to_owned(), reason: "full".to_owned() });
+    rig.store_says(&full);
+    let began = rig.now.mono;
+    let (mut seconds, mut rebuilds) = (Vec::new(), 0);
+    while rig.now.mono - began < secs(300) {
+        for request in &rig.held {
+            match request {
+                StoreRequest::Probe { .. } => seconds.push((rig.now.mono - began).as_secs()),
+                StoreRequest::Rebuild { all, .. } => rebuilds += all.len(),
+                other => panic!("{other:?}"),
+            }
+        }
+        rig.store_says(&full);
+        rig.run_for(ms(100));
+    }
+    assert_eq!(rebuilds, 2, "the two records, once");
+    assert!(seconds.len() <= 14, "{seconds:?}");
+    let pauses: Vec<u64> = seconds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.starts_with(&[2, 4, 8, 16, 30]) && pauses.iter().all(|pause| *pause <= 31), "{pauses:?}");
+    // A probe that succeeds is followed by the rebuild at once.
+    rig.run_for(secs(31));
+    rig.store_says(&Ok(()));
+    rig.hold = false;
+    rig.create("c");
+}
+
+#[test]
+fn b_04_while_the_disk_takes_nothing_the_records_of_a_deleted_application_wait() {
+    let mut rig = Rig::new();
+    for n in 0..20 {
+        rig.create(&format!("s{n}"));
+    }
+    rig.hold = true;
+    let app = "live".into();
+    rig.control.walks.purge(rig.now, app);
+    rig.control.handle_timeout(rig.now);
+    rig.drain();
+    rig.run_for(ms(10));
+    let full = Err(Error::Full { path: "p".to_owned(), reason: "full".to_owned() });
+    rig.store_says(&full);
+    let began = rig.now.mono;
+    let mut turns = 0;
+    while rig.now.mono - began < secs(60) {
+        let due = rig.control.poll_timeout().expect("an attempt is due, or held");
+        if due > rig.now.mono {
+            rig.run_for(due - rig.now.mono);
+        } else {
+            rig.run_for(ms(1));
+        }
+        turns += 1;
+        rig.store_says(&full);
+    }
+    assert!(turns < 1000, "{turns}");
+    rig.run_for(secs(31));
+    rig.store_says(&Ok(()));
+    rig.hold = false;
+    rig.release();
+    rig.run_for(secs(2));
+    assert_eq!(rig.store.load().unwrap(), []);
 }
 
 #[test]
@@ -285,4 +363,22 @@ fn b_13_the_older_process_of_an_upgrade_makes_no_backups() {
     rig.tell_news(News::Nodes(vec![Node::of(process, "")]));
     rig.run_for(secs(600));
     assert_eq!(backups(&rig), 1);
+}
+
+#[test]
+fn a_process_that_takes_over_knows_the_numbers_of_viewers_at_once() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    let (_, stream) = rig.publish("s", 0);
+    rig.report(0, stream, 1000, 0, 3);
+    let old = Process { node: NodeId::new("old").unwrap(), incarnation: 1 };
+    rig.tell_news(News::Pair(old.clone()));
+    let new = Process { node: NodeId::new("new").unwrap(), incarnation: 2 };
+    let held = [(StreamKey::new("live", "s"), claims::holder("old", 1, 1))];
+    let known = Membership::of_pair(new.clone(), held, vec![Node::of(old, ""), Node::of(new, "")]);
+    let mut newer = Rig::start(ControlConfig { cluster: Some(known), ..config(&[], &[]) }, rig.store);
+    for _ in 0..2 {
+        assert_eq!(newer.record("s")["rtmpViewerCount"], 3);
+        newer.run_for(secs(20));
+    }
 }

@@ -332,6 +332,7 @@ fn n_22_a_node_without_room_gives_a_source_back_and_goes_on_with_its_copy() {
     let mut rig =
         Rig::with_directory(&[("acceptOnlyStreamsInDataStore", "false"), ("ingestingStreamLimit", "1")]);
     rig.tell_news(News::Nodes(vec![node("b", 1, true), draining("c")]));
+    rig.publish_claimed("own");
     rig.copied_source();
     rig.asked.clear();
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 8)) });

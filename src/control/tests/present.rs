@@ -3,7 +3,7 @@
 use super::claims::node;
 use super::*;
 use crate::auth::access::Denial;
-use crate::directory::{News, Presence, Request as Asked, Subscribed};
+use crate::directory::{News, Presence, Process, Request as Asked, Subscribed};
 use crate::mail::NoSubscription;
 use crate::types::NodeId;
 
@@ -130,4 +130,21 @@ fn n_24_connections_at_an_earlier_process_of_a_node_are_forgotten() {
     // forgotten.
     rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
     assert_eq!(known(&rig), 0);
+}
+
+#[test]
+fn n_24_each_process_that_takes_over_is_told_of_the_connections_before() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.register_alice();
+    rig.alice_plays().unwrap();
+    assert!(rig.told_present().is_empty(), "there is nobody to tell");
+    let own = Process { node: NodeId::new("old").unwrap(), incarnation: 1 };
+    for _ in 0..2 {
+        rig.tell_news(News::Pair(own.clone()));
+        let paired = rig.asked.iter().position(|asked| matches!(asked, Asked::Paired(_)));
+        assert_eq!(paired, Some(0), "the new process has to be there to be told");
+        assert_eq!(rig.told_present(), [1]);
+    }
 }

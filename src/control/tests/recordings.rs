@@ -1,6 +1,9 @@
 //! Recordings: their beginning and end, their files, and the handling of failures.
 
+mod clips;
+mod names;
 mod upgrade;
+
 use super::*;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
 use crate::jobs::Finished;
@@ -562,7 +565,7 @@ fn a_record_that_the_store_does_not_take_is_written_until_it_does() {
     let mut rig = Rig::start(config(&[], &[ALWAYS]), Memory::with_faults(faults.clone()));
     rig.publish("s", 0);
     let recording = rig.recording().recording;
-    faults.fail(1, 40);
+    faults.fail(1, 6);
     rig.begun(recording, "live/streams/s.mp4");
     assert!(rig.stored_vods().is_empty());
     rig.ended(recording, "live/streams/s.mp4");
@@ -604,6 +607,32 @@ fn old_recordings_go_by_their_age() {
     rig.run_for(secs(8000));
     assert_eq!(rig.removed(), ["live/streams/b.mp4"]);
     assert_eq!(rig.stored_vods().len(), 1);
+}
+
+#[test]
+fn nothing_goes_by_its_age_while_the_wall_clock_is_in_doubt() {
+    const YEARS_MS: i64 = 10 * 365 * 86_400_000;
+    let mut rig = Rig::with(&[], &[ALWAYS, ("record.max_age", "7200")]);
+    rig.recorded("a", 5);
+    rig.run_for(secs(120));
+    rig.shift_wall(YEARS_MS);
+    rig.run_for(secs(120));
+    rig.shift_wall(-YEARS_MS);
+    rig.run_for(secs(3500));
+    assert!(rig.removed().is_empty(), "a clock ran ahead for two minutes");
+    // A machine that starts without the time records, and then gets the time.
+    rig.shift_wall(-1_699_999_000_000);
+    rig.recorded("b", 5);
+    rig.shift_wall(1_699_999_000_000);
+    rig.run_for(secs(3000));
+    assert!(rig.removed().is_empty());
+    assert_eq!(rig.vod_names(), ["a.mp4", "b.mp4"]);
+    rig.run_for(secs(7200));
+    assert_eq!(rig.removed(), ["live/streams/a.mp4"], "the date of the other is not known");
+    assert_eq!(rig.vod_names(), ["b.mp4"]);
+    rig.recorded("c", 5);
+    rig.run_for(secs(7300));
+    assert_eq!(rig.removed(), ["live/streams/c.mp4"], "and does not keep later ones");
 }
 
 #[test]
@@ -729,71 +758,4 @@ fn the_switch_of_an_application_begins_and_ends_recordings_at_once() {
     rig.control.install_app(rig.now, settings(&[]));
     rig.drain();
     assert_eq!(rig.recordings().1, [order.recording]);
-}
-
-#[test]
-fn a_clip_is_a_recording_of_its_own_and_its_caller_hears_what_becomes_of_it() {
-    let mut rig = Rig::with(&[], &[ALWAYS, ("record.max_streams", "1")]);
-    rig.publish("s", 0);
-    let whole = rig.recording();
-    let clip = "/live/rest/v2/broadcasts/s/clip?start=1700000000.5&end=1700000010";
-    let asked = rig.send(Method::Post, clip, "");
-    let order = rig.recording();
-    let range = crate::mail::ClipRange { start_ms: 1_700_000_000_500, end_ms: 1_700_000_010_000 };
-    assert_eq!((order.kind, order.clip, whole.clip), ("clip", Some(range), None));
-    rig.begun(order.recording, "live/streams/s_1.mp4");
-    let (status, body) = rig.answer(asked).unwrap();
-    let answer: serde_json::Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status, &answer["success"]), (200, &serde_json::json!(true)), "{body}");
-    rig.ended(order.recording, "live/streams/s_1.mp4");
-    rig.over(order.recording, "the clip is complete");
-    rig.finish(finished(100));
-    let vods = rig.vods();
-    assert_eq!((&vods[0]["vodId"], &vods[0]["streamId"]), (&answer["dataId"], &serde_json::json!("s")));
-    // An empty clip fails with that reason and is not retried; the recording continues.
-    let asked = rig.send(Method::Post, clip, "");
-    let order = rig.recording();
-    rig.over(order.recording, "nothing of that time is kept in memory");
-    let (_, body) = rig.answer(asked).unwrap();
-    assert!(body.contains("\"success\":false") && body.contains("nothing of that time"), "{body}");
-    rig.take();
-    rig.run_for(Duration::from_secs(60));
-    assert!(rig.is_quiet());
-}
-
-#[test]
-fn clips_that_make_no_sense_or_are_too_many_are_refused() {
-    let mut rig = Rig::with(&[], &[]);
-    rig.publish("s", 0);
-    rig.take();
-    let call = |rig: &mut Rig, id: &str, query: &str| {
-        let target = format!("/live/rest/v2/broadcasts/{id}/clip?{query}");
-        let (status, body) = rig.call(Method::Post, &target, "");
-        assert_eq!(status, 200, "{body}");
-        body
-    };
-    for query in [
-        "",
-        "start=1",
-        "start=1&end=x",
-        "start=2&end=1",
-        "start=1&end=1",
-        "start=-1&end=1",
-        "start=NaN&end=1",
-    ] {
-        assert!(call(&mut rig, "s", query).contains("\"success\":false"), "{query}");
-    }
-    assert!(call(&mut rig, "none", "start=1&end=2").contains("the stream is not live"));
-    assert!(rig.is_quiet());
-    let orders: Vec<_> = (0..4)
-        .map(|_| {
-            rig.send(Method::Post, "/live/rest/v2/broadcasts/s/clip?start=1&end=2", "");
-            rig.recording()
-        })
-        .collect();
-    assert!(call(&mut rig, "s", "start=1&end=2").contains("too many clips"));
-    rig.over(orders[0].recording, "nothing");
-    rig.take();
-    rig.send(Method::Post, "/live/rest/v2/broadcasts/s/clip?start=1&end=2", "");
-    rig.recording();
 }

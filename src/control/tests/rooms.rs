@@ -457,6 +457,33 @@ fn what_a_publisher_says_of_its_stream_is_in_the_record_that_it_makes() {
     assert_eq!(rig.get(&format!("{BASE}/none")).0, 404);
 }
 
+#[test]
+fn w_09_a_publisher_that_describes_its_stream_all_the_time_causes_few_commits() {
+    let mut rig = Rig::new();
+    rig.create("ann");
+    rig.publish("ann", 0);
+    rig.run_for(secs(2));
+    rig.hold = true;
+    let mut commits = 0;
+    for n in 0..250 {
+        rig.mail(ToControl::Describe { key: StreamKey::new("live", "ann"), meta_data: format!("text {n}") });
+        rig.run_for(ms(10));
+        commits += rig.held.len();
+        rig.release();
+        rig.hold = true;
+    }
+    assert_eq!(rig.record("ann")["metaData"], "text 249");
+    assert!((1..=3).contains(&commits), "{commits} commits in 2.5 seconds");
+    // The last text is written, too, and then nothing more.
+    rig.run_for(secs(2));
+    assert_eq!(rig.held.len(), 1);
+    rig.release();
+    rig.hold = true;
+    rig.mail(ToControl::Describe { key: StreamKey::new("live", "ann"), meta_data: "text 249".to_owned() });
+    rig.run_for(secs(2));
+    assert!(rig.held.is_empty());
+}
+
 /// Workers know the role of a participant, from the beginning and after each change.
 #[test]
 fn workers_know_the_role_of_a_participant() {

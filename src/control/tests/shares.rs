@@ -1,7 +1,8 @@
 //! Shares of resources: how much one application may use, and how much is left for the others.
 
 use super::*;
-use crate::control::records::auxiliary::{Auxiliary, Kept, Vod};
+use crate::control::records::auxiliary::{Auxiliary, Kept, Uploaded, Vod};
+use crate::control::removals::WAITING_MAX;
 use crate::jobs::{ObjectOutcome, RecordingOutcome, RecordingWork, Work};
 
 const HOOK: (&str, &str) = ("listenerHookURL", "http://hook.example/in");
@@ -238,10 +239,14 @@ const S3: [(&str, &str); 5] = [
 
 impl Rig {
     fn add_file(&mut self, app: &str, id: &str, kept: Option<Kept>) {
+        self.add_named_file(app, (id, id), kept);
+    }
+
+    fn add_named_file(&mut self, app: &str, (id, name): (&str, &str), kept: Option<Kept>) {
         let vod = Vod {
             vod_id: Some(id.to_owned()),
-            vod_name: Some(format!("{id}.mp4")),
-            file_path: Some(format!("streams/{id}.mp4")),
+            vod_name: Some(format!("{name}.mp4")),
+            file_path: Some(format!("streams/{name}.mp4")),
             kind: Some(Vod::RECORDED.to_owned()),
             kept,
             ..Vod::default()
@@ -300,6 +305,56 @@ fn q_17_removals_of_one_application_leave_room_and_none_is_forgotten() {
 }
 
 #[test]
+fn q_17_failed_removals_are_retried_ever_later_and_their_number_is_bounded() {
+    const FILES: usize = WAITING_MAX + 500;
+    let mut rig = Rig::new();
+    let fail = |rig: &mut Rig, job| {
+        let failed = RecordingOutcome::Failed("the disk is gone".into());
+        rig.done(job, Outcome::Recording(failed));
+    };
+    for n in 0..FILES {
+        rig.add_file("live", &format!("v{n}"), None);
+    }
+    let mut taken = 0;
+    for n in 0..FILES {
+        let (_, answer) = rig.call(Method::Delete, &format!("/live/rest/v2/vods/v{n}"), "");
+        let jobs = rig.removals_of("live");
+        taken += usize::from(answer.contains("\"success\":true"));
+        jobs.into_iter().for_each(|job| fail(&mut rig, job));
+    }
+    assert_eq!(taken, WAITING_MAX, "then records stay");
+    let (_, shown) = rig.get(&format!("/live/rest/v2/vods/v{}", FILES - 1));
+    assert!(shown.contains("\"filePath\":\"streams/"), "{shown}");
+    let mut attempts = Vec::new();
+    for _ in 0..6 {
+        let mut of_hour = 0;
+        for _ in 0..360 {
+            rig.run_for(secs(10));
+            let jobs = rig.removals_of("live");
+            of_hour += jobs.len();
+            jobs.into_iter().for_each(|job| fail(&mut rig, job));
+        }
+        attempts.push(of_hour);
+    }
+    assert!(attempts[0] <= 8 * WAITING_MAX && attempts[5] <= 3 * WAITING_MAX, "{attempts:?}");
+    let stats = rig.control.stats().files;
+    assert_eq!(stats.removals_waiting, WAITING_MAX);
+    let failed = WAITING_MAX + attempts.iter().sum::<usize>();
+    assert_eq!(usize::try_from(stats.removal_failures), Ok(failed));
+    // Once the disk works again, all files are removed, and others may be removed.
+    let mut left = WAITING_MAX;
+    for _ in 0..100 {
+        rig.run_for(secs(60));
+        let jobs = rig.removals_of("live");
+        left -= jobs.len();
+        jobs.into_iter().for_each(|job| rig.done(job, Outcome::Recording(RecordingOutcome::Removed)));
+    }
+    assert_eq!((left, rig.control.stats().files.removals_waiting), (0, 0));
+    let (_, answer) = rig.call(Method::Delete, &format!("/live/rest/v2/vods/v{}", FILES - 1), "");
+    assert!(answer.contains("\"success\":true"), "{answer}");
+}
+
+#[test]
 fn a_removal_that_is_retried_spares_a_new_file_of_that_name() {
     let mut rig = Rig::new();
     rig.add_file("live", "v", None);
@@ -307,7 +362,7 @@ fn a_removal_that_is_retried_spares_a_new_file_of_that_name() {
     rig.run_for(ms(10));
     let [job] = rig.removals_of("live")[..] else { panic!("one removal") };
     rig.done(job, Outcome::Recording(RecordingOutcome::Failed("the disk is gone".into())));
-    rig.add_file("live", "v", None);
+    rig.add_named_file("live", ("w", "v"), None);
     rig.run_for(secs(120));
     assert!(rig.removals_of("live").is_empty());
 }
@@ -318,7 +373,11 @@ fn q_17_removals_from_a_silent_storage_leave_room_for_the_files_of_others() {
     for (app, files) in [("live", 300), ("LiveApp", 1)] {
         for n in 0..files {
             let id = format!("v{n}");
-            rig.add_file(app, &id, Some(Kept::There { name: id.as_str().into() }));
+            rig.add_file(
+                app,
+                &id,
+                Some(Kept::There(Box::new(Uploaded { name: id.as_str().into(), store: None }))),
+            );
             rig.delete_file(app, &id);
         }
         rig.run_for(ms(10));

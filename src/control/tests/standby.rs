@@ -208,6 +208,24 @@ fn a_standby_counts_like_a_publisher_and_passes_the_same_checks() {
 }
 
 #[test]
+fn a_standby_that_replaces_a_silent_one_counts_once() {
+    for limit in [("ingestingStreamLimit", "2"), ("limits.publishers_per_address", "2")] {
+        let (server, app) =
+            if limit.0.starts_with("limits") { (vec![limit], vec![]) } else { (vec![], vec![limit]) };
+        let mut rig = Rig::with(&server, &app);
+        let (_, second, stream) = pair(&mut rig, "s");
+        rig.mail(ToControl::StandbySends { session: second, stream, sends: false });
+        rig.run_for(ms(3000));
+        let other = rig.request("other", 0);
+        assert!(matches!(rig.ask(other).unwrap_err(), Refusal::NotAllowed(_)), "{limit:?}: both count");
+        let third = backup(&mut rig, "s", 0);
+        assert!(rig.ask(third).unwrap().standby, "{limit:?}");
+        let other = rig.request("other", 0);
+        assert!(matches!(rig.ask(other).unwrap_err(), Refusal::NotAllowed(_)), "{limit:?}: as before");
+    }
+}
+
+#[test]
 fn both_are_listed_and_can_be_switched() {
     let mut rig = Rig::new();
     let (first, second, stream) = pair(&mut rig, "s");

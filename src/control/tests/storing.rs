@@ -90,7 +90,7 @@ fn b_04_a_failed_commit_fails_the_request_and_leaves_memory_alone() {
     assert_eq!(rig.get("/live/rest/v2/broadcasts/old").0, 200);
     rig.run_for(ms(1100));
     assert_eq!(rig.post(CREATE, "{}").0, 500, "the second attempt failed too");
-    rig.run_for(ms(1100));
+    rig.run_for(ms(2100));
     rig.create("b");
     assert_eq!(rig.control.stats().store_failures, 3);
     let ids: Vec<_> = rig.store.load().unwrap().into_iter().map(|(key, _)| key.id.to_string()).collect();

@@ -545,7 +545,9 @@ impl Life {
                 Output::Store(request) => {
                     let ops = match &request {
                         store::Request::Commit { ops, .. } => ops.len(),
-                        store::Request::Rebuild { .. } | store::Request::Backup { .. } => 1,
+                        store::Request::Probe { .. }
+                        | store::Request::Rebuild { .. }
+                        | store::Request::Backup { .. } => 1,
                     };
                     let reply = store::handle(&mut self.store, request);
                     self.disk_free = self.disk_free.max(at) + COMMIT_TIME;

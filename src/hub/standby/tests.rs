@@ -57,7 +57,7 @@ impl Sender {
 
     /// A standby that has received pictures and audio until `ms`.
     fn standby(&self, ms: u64) -> Standby {
-        let mut standby = Standby::new(self.began);
+        let mut standby = Standby::new(self.began, Pauses::default());
         for at in (0..=ms).step_by(40) {
             for Held { unit, tracks, came } in [self.picture(at), self.sound(at)] {
                 standby.hold(came, unit, tracks);
@@ -187,7 +187,7 @@ fn no_more_than_one_gop_is_retained_and_a_long_one_is_cut() {
 
     // A key frame is requested while none is retained, and when the GOP is old; at most once a second.
     let sender = Sender::new(0, 1_000_000);
-    let mut standby = Standby::new(sender.began);
+    let mut standby = Standby::new(sender.began, Pauses::default());
     let mut asked = Vec::new();
     for at in (40..=8000).step_by(40).chain([1_000_000]).chain((1_000_040..1_007_000).step_by(40)) {
         let Held { unit, tracks, came } = sender.picture(at);

@@ -121,7 +121,7 @@ impl Model {
         let dts_ms = self.known.last().map_or(0, |last| last.dts_ms + 1);
         let mut entry = super::super::ring::tests::entry(dts_ms, true, 1);
         entry.tracks = tracks(self.tracks.epoch + 1000);
-        for packager in self.stream.formats.iter_mut().flatten() {
+        for packager in self.stream.formats.iter_mut() {
             packager.push(&entry);
         }
         self.stream.leave_out();
@@ -135,7 +135,8 @@ impl Model {
         let conn = ConnId { slot: self.subscribed, generation: 0 };
         let id = SubscriptionId { conn, handle: Handle::ONLY };
         let package = || -> Option<Box<dyn Package>> { Some(Box::new(Plain)) };
-        let subscriber = self.stream.subscribe(id, PLAIN, self.forwarding, package).unwrap();
+        let subscriber =
+            self.stream.subscribe(id, (PLAIN, FormatLimit::Plain), self.forwarding, package).unwrap();
         self.viewers.push(Viewer { id, subscriber, text: String::new(), was_paused: false });
     }
 
@@ -144,8 +145,8 @@ impl Model {
         self.check(&viewer);
         self.stream.unsubscribe(viewer.id, &viewer.subscriber);
         assert!(!self.stream.subscribers.contains(&viewer.id));
-        assert_eq!(self.stream.formats.iter().flatten().count(), usize::from(!self.viewers.is_empty()));
-        assert!(self.stream.formats.len() <= 1, "a slot that is free is used again");
+        assert_eq!(self.stream.formats.iter().count(), usize::from(!self.viewers.is_empty()));
+        assert!(self.stream.formats.slots() <= 1, "a slot that is free is used again");
     }
 
     fn pause_or_resume(&mut self) {

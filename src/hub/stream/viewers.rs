@@ -1,5 +1,7 @@
 //! Tests of a stream: changes of selection, mirrors, demand and memory.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use bytes::Bytes;
 use media::codec::dependency::Dependency;
 use media::codec::{Codec, g711, vp8};
@@ -11,6 +13,8 @@ use super::super::{Fit, Item, Packets, Parts, Pick, Selection};
 use super::tests::{stream, subscription};
 use super::*;
 use crate::stats::ForwardingTable;
+
+const SOME_NETWORK: FormatLimit = FormatLimit::Network(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 const V0: TrackId = TrackId::VIDEO;
 const A0: TrackId = TrackId::AUDIO;
@@ -73,13 +77,23 @@ impl Scene {
         self.viewers += 1;
         let (id, key) = (subscription(self.viewers), FormatKey { selection, ..PLAIN });
         let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
-        let subscriber = self.stream.subscribe(id, key, forwarding, || Some(Box::new(Plain))).unwrap();
+        let subscriber = self
+            .stream
+            .subscribe(id, (key, FormatLimit::None), forwarding, || Some(Box::new(Plain)))
+            .unwrap();
         (id, subscriber)
+    }
+
+    /// Subscribes to a format of its own.
+    fn join_format(&mut self, name: &'static str, package: impl Package + 'static) -> Subscriber {
+        let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
+        let key = (FormatKey::new(name, 0), FormatLimit::None);
+        self.stream.subscribe(subscription(1), key, forwarding, || Some(Box::new(package))).unwrap()
     }
 
     fn select(&mut self, subscriber: &mut Subscriber, selection: Selection) -> bool {
         let key = FormatKey { selection, ..PLAIN };
-        self.stream.select(subscriber, key, || Some(Box::new(Plain)))
+        self.stream.select(subscriber, (key, SOME_NETWORK), || Some(Box::new(Plain)))
     }
 
     /// Writes once, as much as is available.
@@ -101,7 +115,7 @@ impl Scene {
     }
 
     fn formats(&self) -> usize {
-        self.stream.formats.iter().flatten().count()
+        self.stream.formats.iter().count()
     }
 }
 
@@ -274,10 +288,10 @@ fn a_selection_that_is_changed_again_or_taken_back_leaves_no_format_behind() {
     // A free slot is reused, and the other formats keep their slots.
     let (first, one) = scene.join(only(V0));
     let (_, mut other) = scene.join(only(v1()));
-    let slots = scene.stream.formats.len();
+    let slots = scene.stream.formats.slots();
     scene.stream.unsubscribe(first, &one);
     let (_, third) = scene.join(v2);
-    assert_eq!((third.format, scene.stream.formats.len()), (one.format, slots));
+    assert_eq!((third.format, scene.stream.formats.slots()), (one.format, slots));
     scene.push(v1(), 10, true);
     assert_eq!(scene.read(&mut other), "<1@10>[10]");
 }
@@ -290,7 +304,11 @@ fn a_selection_is_refused_when_there_are_too_many_formats_and_nothing_changes() 
     for variant in 1..u64::MAX {
         let key = FormatKey::new("other", 1 | variant << 32);
         let forwarding = viewer.forwarding;
-        if scene.stream.subscribe(subscription(9), key, forwarding, || Some(Box::new(Plain))).is_none() {
+        if scene
+            .stream
+            .subscribe(subscription(9), (key, SOME_NETWORK), forwarding, || Some(Box::new(Plain)))
+            .is_none()
+        {
             break;
         }
     }
@@ -490,27 +508,41 @@ fn requests_for_key_frames_are_merged_for_half_a_second_for_each_track() {
 fn derived_tracks_are_offered_but_for_a_while_those_that_were_left_out() {
     let mut scene = Scene::new(tracks(1, 1));
     let (now, published) = (scene.now, Arc::clone(&scene.tracks));
-    let offers = |scene: &mut Scene, retry: Option<Instant>, published: &Arc<Tracks>| {
-        let mut looked = false;
-        let offered = scene.stream.with_derived(retry, Arc::clone(published), |published, _| {
+    // Tracks are completed at this second, with this answer about room. Returns whether room was asked for, whether the
+    // tracks were computed, and the number of derived tracks.
+    let offers = |scene: &mut Scene, second: u64, has_room: bool, published: &Arc<Tracks>| {
+        let (mut asked, mut looked) = (false, false);
+        let at = (now + Duration::from_secs(second), Duration::from_secs(5));
+        let room = |app: &str| {
+            asked = app == "live";
+            has_room
+        };
+        let offered = scene.stream.with_derived(at, room, Arc::clone(published), |published, _| {
             looked = true;
             let mut all: Vec<Track> = published.iter().cloned().collect();
             all.extend([derived(), Track { id: TrackId::derived(1).unwrap(), ..derived() }]);
             Arc::new(Tracks::new(published.epoch, all))
         });
-        (looked, offered.iter().filter(|track| track.id.is_derived()).count())
+        (asked, looked, offered.iter().filter(|track| track.id.is_derived()).count())
     };
-    assert_eq!(offers(&mut scene, None, &published), (true, 2));
-    assert_eq!(offers(&mut scene, None, &published), (false, 2), "they are the same as before");
-    assert_eq!(offers(&mut scene, None, &tracks(1, 1)), (true, 2));
+    assert_eq!(offers(&mut scene, 0, false, &published), (false, true, 2));
+    assert_eq!(offers(&mut scene, 0, false, &published), (false, false, 2), "they are the same as before");
+    assert_eq!(offers(&mut scene, 0, false, &tracks(1, 1)), (false, true, 2));
     let later = now + Duration::from_secs(10);
     scene.stream.leave_out_track(TrackId::DERIVED, later);
-    assert_eq!(offers(&mut scene, Some(now), &published), (true, 1));
+    assert_eq!(offers(&mut scene, 0, true, &published), (false, true, 1));
     scene.stream.leave_out_track(TrackId::derived(1).unwrap(), later);
-    assert_eq!(offers(&mut scene, Some(now), &published), (true, 0));
-    assert_eq!(offers(&mut scene, None, &published), (false, 0), "there is no room to try again");
-    assert_eq!(offers(&mut scene, Some(later), &published), (true, 2));
-    assert_eq!(offers(&mut scene, Some(later), &published), (false, 2));
+    assert_eq!(offers(&mut scene, 9, true, &published), (false, true, 0));
+    assert_eq!(offers(&mut scene, 10, false, &published), (true, false, 0), "there is no room to try again");
+    for second in 10..15 {
+        assert_eq!(
+            offers(&mut scene, second, true, &published),
+            (false, false, 0),
+            "asked once for each pause"
+        );
+    }
+    assert_eq!(offers(&mut scene, 15, true, &published), (true, true, 2));
+    assert_eq!(offers(&mut scene, 15, true, &published), (false, false, 2));
 }
 
 #[test]
@@ -642,12 +674,7 @@ impl PacketLogs for Numbered {
 fn the_logs_of_a_format_of_packets_come_with_the_stream_and_with_each_unit() {
     let mut scene = Scene::new(tracks(1, 0));
     scene.push(V0, 0, true);
-    let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
-    let join = |stream: &mut Stream, name| {
-        let key = FormatKey::new(name, 0);
-        stream.subscribe(subscription(1), key, forwarding, || Some(Box::new(Numbered(7)))).unwrap()
-    };
-    let mut viewer = join(&mut scene.stream, "numbered");
+    let mut viewer = scene.join_format("numbered", Numbered(7));
     let number = |logs: Option<&dyn PacketLogs>| logs.unwrap().edge(V0).unwrap().1;
     assert_eq!(number(scene.stream.logs(&viewer)), 7);
     scene.stream.prepare(&mut viewer);
@@ -682,10 +709,7 @@ fn a_viewer_that_nothing_is_sent_of_is_not_behind() {
     let mut scene = Scene::new(tracks(1, 0));
     scene.push(V0, 0, true);
     scene.push(V0, 10, false);
-    let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
-    let key = FormatKey::new("nothing", 0);
-    let mut viewer =
-        scene.stream.subscribe(subscription(1), key, forwarding, || Some(Box::new(Nothing))).unwrap();
+    let mut viewer = scene.join_format("nothing", Nothing);
     assert!(scene.stream.has_more(&viewer));
     scene.stream.prepare(&mut viewer);
     assert!(!scene.stream.has_more(&viewer));
@@ -717,10 +741,7 @@ impl Package for OneLate {
 #[test]
 fn what_a_format_holds_back_follows_the_last_unit_of_a_stream_once() {
     let mut scene = Scene::new(tracks(0, 1));
-    let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
-    let key = FormatKey::new("one late", 0);
-    let late = || Some(Box::new(OneLate::default()) as Box<dyn Package>);
-    let mut viewer = scene.stream.subscribe(subscription(1), key, forwarding, late).unwrap();
+    let mut viewer = scene.join_format("one late", OneLate::default());
     let (_, mut plain) = scene.join(Selection::DEFAULT);
     for ms in [0, 10, 20] {
         scene.push(A0, ms, false);
@@ -735,7 +756,7 @@ fn what_a_format_holds_back_follows_the_last_unit_of_a_stream_once() {
     assert_eq!(take(&mut scene.stream, &mut viewer), Some("0".into()));
     assert!(scene.stream.tail(&mut viewer).is_none(), "the stream goes on");
     scene.stream.finish(scene.now + Duration::from_secs(2));
-    assert!(scene.stream.formats.iter().flatten().all(|format| format.tail().is_none()), "too old");
+    assert!(scene.stream.formats.iter().all(|format| format.tail().is_none()), "too old");
     scene.stream.finish(scene.now);
     assert!(scene.stream.tail(&mut viewer).is_none(), "a unit comes first");
     assert_eq!(take(&mut scene.stream, &mut viewer), Some("10".into()));
@@ -750,10 +771,7 @@ fn what_a_format_holds_back_follows_the_last_unit_of_a_stream_once() {
 fn what_a_format_holds_back_is_not_sent_behind_a_pause_with_what_a_publisher_brings_who_has_come_back() {
     for (pause_ms, sent) in [(900, "0 10 20 920 "), (1100, "0 10 1120 ")] {
         let mut scene = Scene::new(tracks(0, 1));
-        let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
-        let late = || Some(Box::new(OneLate::default()) as Box<dyn Package>);
-        let key = FormatKey::new("one late", 0);
-        let mut viewer = scene.stream.subscribe(subscription(1), key, forwarding, late).unwrap();
+        let mut viewer = scene.join_format("one late", OneLate::default());
         for ms in [0, 10, 20, 20 + pause_ms, 30 + pause_ms] {
             if ms == 20 + pause_ms {
                 let mut later = Tracks::clone(&scene.tracks);

@@ -12,6 +12,7 @@ use hls::Playlist;
 use hls::limits::PLAYLIST_BYTES_MAX;
 use hls::playlist::Segment;
 
+use super::dvr::{files, path_of};
 use super::files::{blame_append, checked, lead, nowhere, open_folder, open_or_make_folder, sync_folder};
 use crate::io::sys;
 use crate::jobs::{AppendError, ArchiveWork};
@@ -24,6 +25,7 @@ pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {
         ArchiveWork::Put { path, data } => put(root, path, data),
         ArchiveWork::Remove { path, begun_ms } => remove(root, path, *begun_ms),
         ArchiveWork::Withdraw { path, data } => withdraw(root, path, data),
+        ArchiveWork::Clear { path } => clear(root, path),
         // DVR jobs are handled where their bytes are counted, not here.
         ArchiveWork::Dvr(_) => Err(nowhere()),
     };
@@ -99,6 +101,36 @@ fn withdraw(root: &Path, path: &[String], data: &[u8]) -> io::Result<()> {
     }
     sys::remove_beside(folder.as_fd(), &name)?;
     sync_folder(&folder)
+}
+
+/// Deletes the files in a folder whose names begin with the last name of the path, and that an archive may have. A file
+/// is deleted after those that may name it.
+fn clear(root: &Path, path: &[String]) -> io::Result<()> {
+    let Some((stem, folders)) = path.split_last() else { return Err(nowhere()) };
+    let found = path_of(root, folders).and_then(|found| Ok((found, lead(root, path, open_folder)?)));
+    let (listed, (folder, _)) = match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    let mut names: Vec<(u8, String)> = files(&listed)
+        .filter_map(|(name, _)| Some((depth(name.strip_prefix(stem.as_str()).map(|_| &*name)?)?, name)))
+        .collect();
+    names.sort_unstable();
+    for (_, name) in names {
+        sys::remove_beside(folder.as_fd(), &checked(&name)?)?;
+    }
+    sync_folder(&folder)
+}
+
+/// Returns how many files lead to a file of this name; `None` for files that no archive has.
+fn depth(name: &str) -> Option<u8> {
+    match name.rsplit_once('.')? {
+        (_, "mpd") => Some(0),
+        (stem, "m3u8") if stem.ends_with("__master") => Some(0),
+        (_, "m3u8") => Some(1),
+        (_, "m4s" | "mp4" | "ts") => Some(2),
+        _ => None,
+    }
 }
 
 /// Deletes the files in a folder that a playlist names.
@@ -184,6 +216,24 @@ mod tests {
             assert_eq!((withdraw(other), names(&root)), (Ok(()), vec!["s.mpd".to_owned()]), "{other}");
         }
         assert_eq!((withdraw("new"), names(&root)), (Ok(()), Vec::new()));
+    }
+
+    #[test]
+    fn all_files_of_an_archive_are_cleared_by_the_beginning_of_their_names() {
+        let root = TempFolder::new();
+        let clear = |stem: &str| run(&root, &ArchiveWork::Clear { path: path(stem) });
+        assert_eq!(clear("s__"), Ok(()), "there is no folder");
+        let others = ["other__1.m4s", "s.mpd", "s.m3u8", "s__notes.txt"];
+        let own = ["s__audio.m3u8", "s__audio_9_1.m4s", "s__audio_9_init.mp4", "s__master.m3u8"];
+        for name in others.iter().chain(&own) {
+            put(&root, name, name).unwrap();
+        }
+        fs::create_dir(root.join("live/streams/s__1.m4s")).unwrap();
+        assert_eq!(clear("s__"), Ok(()));
+        assert_eq!(names(&root), ["other__1.m4s", "s.m3u8", "s.mpd", "s__1.m4s", "s__notes.txt"]);
+        assert_eq!(clear("s.mpd"), Ok(()));
+        assert_eq!(names(&root), ["other__1.m4s", "s.m3u8", "s__1.m4s", "s__notes.txt"]);
+        assert_eq!([depth("s__master.m3u8"), depth("s__audio.m3u8")], [Some(0), Some(1)]);
     }
 
     #[test]

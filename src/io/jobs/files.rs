@@ -17,13 +17,16 @@ use super::FilePaths;
 use super::imports::lead_linked;
 use crate::io::sys;
 use crate::jobs::{
-    AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile, UNFINISHED,
+    AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile, UNFINISHED, numbered,
 };
 
 /// Maximum number of folders above a file.
 const SEGMENTS_MAX: usize = 32;
-/// Maximum number of recordings that have the same name and differ only in the number after it.
-const RECORDINGS_OF_A_NAME_MAX: usize = 100_000;
+/// Number of names of a recording that are tried one after the other. From then on, each attempt doubles the distance to
+/// the next name, so that any number of existing files is passed.
+const NAMES_IN_ORDER: u64 = 1000;
+/// Maximum number of names that are tried for a recording.
+const NAMES_MAX: u64 = NAMES_IN_ORDER + 50;
 /// Maximum number of slices of one write.
 const SLICES: usize = 256;
 
@@ -77,8 +80,8 @@ pub(super) fn append(root: &Path, to: AppendTo, data: &[Bytes]) -> Result<Append
         AppendTo::Open(file) => (file, None),
         AppendTo::New { path } => (Arc::new(create(root, &path, libc::O_EXCL)?), None),
         AppendTo::Path { path } => (Arc::new(create(root, &path, 0)?), None),
-        AppendTo::Recording { path } => {
-            let (file, name) = create_recording(root, path)?;
+        AppendTo::Recording { path, from } => {
+            let (file, name) = create_recording(root, path, from)?;
             (Arc::new(file), Some(name))
         }
     };
@@ -87,22 +90,29 @@ pub(super) fn append(root: &Path, to: AppendTo, data: &[Bytes]) -> Result<Append
 }
 
 /// Creates an unfinished recording. Returns it, and the name that its file will have when finished.
-fn create_recording(root: &Path, mut path: Vec<String>) -> Result<(OpenForAppend, String), AppendError> {
+fn create_recording(
+    root: &Path,
+    mut path: Vec<String>,
+    from: u64,
+) -> Result<(OpenForAppend, String), AppendError> {
     let first = path.pop().ok_or(AppendError::Path)?;
-    let (stem, extension) = first.rsplit_once('.').unwrap_or((&first, ""));
-    for number in 0..RECORDINGS_OF_A_NAME_MAX {
-        let name = if number == 0 { first.clone() } else { format!("{stem}_{number}.{extension}") };
+    let (mut number, mut distance) = (from, 1_u64);
+    for attempt in 0..NAMES_MAX {
+        let name = numbered(&first, number);
         path.push(name.clone());
         let is_taken = !matches!(stands(root, &path), Err(error) if error.kind() == io::ErrorKind::NotFound);
         path.pop();
-        if is_taken {
-            continue;
+        if !is_taken {
+            path.push(format!("{name}{UNFINISHED}"));
+            match create(root, &path, libc::O_EXCL) {
+                Err(AppendError::Exists) => path.pop(),
+                made => return made.map(|file| (file, name)),
+            };
         }
-        path.push(format!("{name}{UNFINISHED}"));
-        match create(root, &path, libc::O_EXCL) {
-            Err(AppendError::Exists) => path.pop(),
-            made => return made.map(|file| (file, name)),
-        };
+        if attempt >= NAMES_IN_ORDER {
+            distance = distance.saturating_mul(2);
+        }
+        number = number.saturating_add(distance);
     }
     Err(AppendError::Exists)
 }
@@ -346,15 +356,31 @@ mod tests {
         assert!(matches!(append(&root, AppendTo::New { path: path() }, &[]), Err(AppendError::Exists)));
         let again = append(&root, AppendTo::Path { path: path() }, &[]).unwrap();
         assert_eq!(again.length, total as u64 + 3);
-        // A recording gets the first free name.
-        let recording = || append(&root, AppendTo::Recording { path: path() }, &[Bytes::from("r")]);
-        assert_eq!(recording().unwrap().name.as_deref(), Some("a_1.flv"));
+        // A recording gets the first free name from the given number on.
+        let from = |from| append(&root, AppendTo::Recording { path: path(), from }, &[Bytes::from("r")]);
+        let recording = || from(0).unwrap().name;
+        assert_eq!(recording().as_deref(), Some("a_1.flv"));
         std::os::unix::fs::symlink("nowhere", root.join("live/streams/a_2.flv")).unwrap();
-        assert_eq!(recording().unwrap().name.as_deref(), Some("a_3.flv"));
+        assert_eq!(recording().as_deref(), Some("a_3.flv"));
         assert_eq!(fs::read(root.join("live/streams/a_3.flv.tmp_extension")).unwrap(), b"r");
+        assert_eq!(from(7).unwrap().name.as_deref(), Some("a_7.flv"));
+        assert_eq!(from(7).unwrap().name.as_deref(), Some("a_8.flv"));
         assert_eq!(
             fs::read(root.join("live/streams/a.flv")).unwrap(),
             [&pieces.concat()[..], b"end"].concat()
         );
+    }
+
+    #[test]
+    fn any_number_of_existing_files_leaves_a_name_for_the_next_recording() {
+        let root = TempFolder::new();
+        let streams = root.join("live/streams");
+        fs::create_dir_all(&streams).unwrap();
+        let there = NAMES_IN_ORDER + 2000;
+        (0..there).for_each(|number| fs::write(streams.join(numbered("a.mp4", number)), "").unwrap());
+        let path = ["live", "streams", "a.mp4"].map(str::to_owned).to_vec();
+        let name = append(&root, AppendTo::Recording { path, from: 0 }, &[]).unwrap().name.unwrap();
+        let (first, number) = crate::jobs::series_of(&name);
+        assert!(first == "a.mp4" && number >= there, "{name}");
     }
 }

@@ -85,6 +85,9 @@ pub(in crate::io) struct Keeper {
     giving: Option<Giving>,
     /// Commits that the other process has not answered.
     unanswered: BTreeSet<u64>,
+    /// The numbers of requests to the directory that the other process has not answered, each with the news for control
+    /// if no answer comes.
+    asked: BTreeMap<u64, News>,
     /// Shared with the thread that copies the store for a backup.
     copying: Arc<()>,
     control: ControlSender,
@@ -105,8 +108,8 @@ impl Keeper {
             (desk, other) = (Some(guest.desk), Some(guest.stream));
         }
         let (store, giving, unanswered) = (Some(store), None, BTreeSet::new());
-        let copying = Arc::default();
-        Ok(Self { path, store, own, desk, other, giving, unanswered, copying, control, mail })
+        let (asked, copying) = (BTreeMap::new(), Arc::default());
+        Ok(Self { path, store, own, desk, other, giving, unanswered, asked, copying, control, mail })
     }
 
     /// Handles mail in order until the server ends.
@@ -166,7 +169,7 @@ impl Keeper {
                 }
                 self.reply(batch, result);
             }
-            (request @ store::Request::Rebuild { .. }, Some(store)) => {
+            (request @ (store::Request::Probe { .. } | store::Request::Rebuild { .. }), Some(store)) => {
                 let store::Reply { batch, result } = store::handle(&mut **store, request);
                 self.reply(batch, result);
             }
@@ -177,6 +180,7 @@ impl Keeper {
                     false => self.reply(batch, Err(away())),
                 }
             }
+            (store::Request::Probe { batch }, None) => self.reply(batch, Ok(())),
             // The other process has the records. An empty commit shows whether it can write them.
             (store::Request::Rebuild { batch, .. }, None) if self.other.is_some() => {
                 self.store(store::Request::Commit { batch, ops: Vec::new() });
@@ -196,10 +200,10 @@ impl Keeper {
         }
         let unanswered = without_answer(&request);
         let Some(request) = WireRequest::of(request) else { return };
-        if !self.send(&Frame::Ask { request })
-            && let Some(news) = unanswered
-        {
-            self.tell(news);
+        match (self.send(&Frame::Ask { request }), unanswered) {
+            (true, Some((number, news))) => drop(self.asked.insert(number, news)),
+            (false, Some((_, news))) => self.tell(news),
+            (_, None) => {}
         }
     }
 
@@ -282,7 +286,12 @@ impl Keeper {
                 self.reply(batch, error.map_or(Ok(()), |reason| Err(Error::Io { path, reason })));
             }
             (Frame::News { news }, None) => match news.read() {
-                Some(news) => self.tell(news),
+                Some(news) => {
+                    if let News::Answer { ticket: number, .. } | News::Burnt { ticket: number, .. } = &news {
+                        self.asked.remove(number);
+                    }
+                    self.tell(news);
+                }
                 None => tracing::warn!("news of the newer process not understood"),
             },
             (frame, _) => tracing::warn!(kind = frame.kind(), "unexpected message of the other process"),
@@ -302,6 +311,10 @@ impl Keeper {
             return self.deliver();
         }
         tracing::error!("the newer process has ended before this one");
+        // Control takes these answers as the loss of the directory, so they come before the news that it is back.
+        for news in std::mem::take(&mut self.asked).into_values() {
+            self.tell(news);
+        }
         if !self.reopen() {
             self.tell(News::Contact(false));
         }
@@ -425,13 +438,14 @@ fn listen(stream: UnixStream, mail: Sender<KeeperMail>) -> io::Result<()> {
     thread::Builder::new().name("upgrade".to_owned()).spawn(read).map(drop)
 }
 
-/// Returns the news for control if a request reaches no directory.
-fn without_answer(request: &Request) -> Option<News> {
+/// Returns the number of a request that needs an answer, and the news for control if the request reaches no directory.
+fn without_answer(request: &Request) -> Option<(u64, News)> {
     if let Request::Claim { ticket, key } = request {
-        return Some(News::Answer { ticket: *ticket, key: key.clone(), answer: ClaimAnswer::Away });
+        let answer = ClaimAnswer::Away;
+        return Some((*ticket, News::Answer { ticket: *ticket, key: key.clone(), answer }));
     }
     let Request::Burn { ticket, .. } = request else { return None };
-    Some(News::Burnt { ticket: *ticket, is_burnt: false })
+    Some((*ticket, News::Burnt { ticket: *ticket, is_burnt: false }))
 }
 
 fn away() -> Error {
@@ -545,6 +559,30 @@ mod tests {
         let told: Vec<_> = rig.heard.try_iter().collect();
         let [ControlMail::Directory(News::Nodes(nodes))] = told.as_slice() else { panic!("{told:?}") };
         assert_eq!(nodes.len(), 1);
+    }
+
+    #[test]
+    fn a_claim_without_an_answer_of_the_newer_process_is_answered_when_that_process_ends() {
+        let mut rig = Rig::new(false);
+        let claim = |ticket| Request::Claim { ticket, key: crate::types::StreamKey::new("live", "s") };
+        rig.keeper.directory(claim(7));
+        rig.keeper.directory(claim(8));
+        let granted = News::Answer {
+            ticket: 7,
+            key: crate::types::StreamKey::new("live", "s"),
+            answer: ClaimAnswer::Granted(3),
+        };
+        rig.keeper.frame(Frame::News { news: WireNews::of(granted.clone()).unwrap() });
+        rig.keeper.gone();
+        let news = |mail| if let ControlMail::Directory(news) = mail { Some(news) } else { None };
+        let told = rig.heard.try_iter().filter_map(news);
+        let told: Vec<News> = told.collect();
+        let away = News::Answer {
+            ticket: 8,
+            key: crate::types::StreamKey::new("live", "s"),
+            answer: ClaimAnswer::Away,
+        };
+        assert_eq!(told[..3], [granted, away, News::Contact(true)]);
     }
 
     #[test]

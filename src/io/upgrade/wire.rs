@@ -344,6 +344,7 @@ impl WireNews {
             | News::Presences(_)
             | News::Contact(_)
             | News::Lost
+            | News::ClockSet
             | News::Pair(_) => return None,
         })
     }

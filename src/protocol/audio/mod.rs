@@ -20,6 +20,7 @@ use super::derived::Derivation;
 use super::row::Protocol;
 use super::{FormatKind, Session};
 use crate::config::AppSettings;
+use crate::hub::Selection;
 use crate::types::Now;
 
 /// Returns a text for users that says that this build has no FDK AAC encoder; `None` if it has one.
@@ -68,6 +69,7 @@ static UNITS: FormatKind = FormatKind {
     name: "units",
     counted_as: None,
     is_enabled: |_| true,
+    selection: Selection::DEFAULT,
     package: |_| None,
     is_given_up_by_close: false,
     is_for_nodes: false,

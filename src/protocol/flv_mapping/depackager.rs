@@ -98,6 +98,7 @@ pub(crate) struct Depackager {
     /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
     cues: CueRate,
+    scripts: CueRate,
     others: OtherTracks,
     /// Parameter sets by video track and codec, for codecs that have them.
     sets: Vec<(TrackId, ParameterSets)>,
@@ -109,6 +110,8 @@ pub(crate) struct Depackager {
     /// True after the first video message; `audio_seen` is true after the first audio unit.
     video_seen: bool,
     audio_seen: bool,
+    /// True after an audio frame whose configuration is missing.
+    audio_lacks_config: bool,
     /// The fault of the last malformed message.
     why_bad: &'static str,
 }
@@ -121,6 +124,7 @@ impl Depackager {
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
             key_seen: TrackSet::EMPTY,
             cues: CueRate::new(),
+            scripts: CueRate::of_scripts(),
             others: OtherTracks::default(),
             sets: Vec::new(),
             compositions: Compositions::default(),
@@ -128,6 +132,7 @@ impl Depackager {
             left_out: None,
             video_seen: false,
             audio_seen: false,
+            audio_lacks_config: false,
             why_bad: "",
         }
     }
@@ -158,6 +163,7 @@ impl Depackager {
             return Supply::Nothing;
         }
         match (self.video_seen, self.key_seen.is_empty(), self.audio_seen) {
+            (false, _, false) if self.audio_lacks_config => Supply::Announced,
             (false, _, _) => Supply::AudioOnly,
             (true, false, _) => Supply::Frames,
             (true, true, true) => Supply::LacksVideo,
@@ -315,15 +321,18 @@ impl Depackager {
         let Ok(data) = flv::data::Data::read(&body) else {
             return self.bad("data that is no AMF");
         };
-        if let Some(members) = data.as_metadata() {
+        let dts = (!self.tracks.is_empty()).then(|| self.timeline.map_beside(u64::from(timestamp)));
+        if dts.is_some_and(|dts| !self.scripts.takes(dts)) {
+            return Outcome::Dropped;
+        }
+        // Another list of tracks, even an equal one, makes each viewer's tracks be chosen again.
+        let is_new = self.tracks.metadata.as_ref() != Some(&body);
+        if let Some(members) = data.as_metadata().filter(|_| is_new) {
             let tracks = Arc::make_mut(&mut self.tracks);
             tracks.metadata = Some(body.clone());
             describe(tracks, members);
         }
-        if self.tracks.is_empty() {
-            return Outcome::Taken;
-        }
-        let dts = self.timeline.map_beside(u64::from(timestamp));
+        let Some(dts) = dts else { return Outcome::Taken };
         let unit = |track, payload| {
             Outcome::Unit(AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch: 0, payload })
         };
@@ -507,6 +516,7 @@ impl Depackager {
             Err(_) => return self.bad("an audio frame that is malformed"),
         }
         let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
+            self.audio_lacks_config = true;
             return Outcome::Dropped;
         };
         let config_epoch = track.epoch;

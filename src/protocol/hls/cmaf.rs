@@ -13,6 +13,7 @@
 //! segments end with those of the first video.
 
 mod list;
+mod members;
 mod past;
 mod periods;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use hls::segmenter::{
 use media::captions::Known;
 use media::{Codec, Track, TrackKind};
 
+use self::members::Members;
 use self::past::Window;
 use self::periods::Periods;
 use super::ladder::SNAP_MS;
@@ -116,6 +118,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     name: "cmaf",
     counted_as: None,
     is_enabled: |app| (TOGETHER.is_enabled)(app) || (APART.is_enabled)(app),
+    selection: Selection::DEFAULT,
     package: |form| Some(Box::new(AsPublished(if form == PROTECTED { fit_protected } else { fit }))),
     is_given_up_by_close: false,
     is_for_nodes: false,
@@ -295,8 +298,9 @@ struct Epochs {
 struct Shown {
     /// The subtitles beside a rendition.
     subtitles: Spoken,
-    /// The multivariant playlist, as published.
+    /// The multivariant playlist, as published, and the renditions of the one on the disk.
     master: String,
+    members: Members,
     /// Caption channels found in the videos so far, and those that the publisher announces.
     captions: Known,
     /// The periods of the manifest.
@@ -316,7 +320,12 @@ impl Cmaf {
         };
         let publishing = match layout {
             Layout::Together => Publishing::copied(now, order, seed, &format!("{folder}{id}{ENDING}")),
-            Layout::Apart => Publishing::new(now, order, seed),
+            Layout::Apart => {
+                let mut publishing = Publishing::new(now, order, seed);
+                // The manifest names segments, so it goes first.
+                publishing.clear_former([format!("{id}/{id}{MANIFEST}"), format!("{folder}{id}{MARK}")]);
+                publishing
+            }
         };
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
         let settings = match layout {
@@ -332,6 +341,7 @@ impl Cmaf {
         let shown = Shown {
             subtitles: Spoken::new(&settings, form),
             master: String::new(),
+            members: Members::default(),
             captions: Known::default(),
             periods: Periods::new(start(now).number),
             window: Window::default(),
@@ -568,9 +578,7 @@ impl Cmaf {
         }
         self.renditions = renditions;
         if changed {
-            self.publish_subtitles();
-            self.publish_master(now.mono);
-            self.publish_manifest(now, false);
+            self.publish_lists(now);
         }
     }
 
@@ -676,8 +684,16 @@ impl Cmaf {
             self.epochs.silence = Silence::of(self.may_fall_silent(chosen));
             self.set_tracks(chosen, News::Tracks);
         }
-        if let Some(news) = self.epochs.silence.note(entry) {
-            self.set_tracks(chosen, news);
+        match self.epochs.silence.note(entry) {
+            Some(News::KeyFrameNeeded(track)) => self.publishing.need_key_frame(track),
+            Some(news) => {
+                self.set_tracks(chosen, news);
+                // The lists may have waited for a track that is silent now.
+                if news == News::Silence {
+                    self.publish_lists(now);
+                }
+            }
+            None => {}
         }
         self.lag.note(entry, chosen);
         let is_lead = self.renditions.first().is_some_and(|lead| lead.has(entry.unit.track));

@@ -51,15 +51,28 @@ pub(super) struct Copies {
 /// Small files that are written whole, each time that they change.
 #[derive(Debug, Default)]
 struct Texts {
+    /// Beginnings of names whose files an earlier run of the stream may have left. They are removed before any file is
+    /// written.
+    former: Vec<String>,
     waiting: BTreeMap<String, Bytes>,
     /// Files on the disk with their contents.
     there: BTreeMap<String, Bytes>,
-    /// The file that is being written, or removed if the flag is false.
-    doing: Option<(String, Bytes, bool)>,
+    doing: Option<Doing>,
     retry_at: Option<Instant>,
     is_over: bool,
     /// The time at which the files are removed.
     remove_at: Option<Instant>,
+}
+
+/// The job on texts that is under way.
+#[derive(Debug)]
+enum Doing {
+    /// Removes files of an earlier run, whose names begin with this.
+    Clear(String),
+    /// Writes a file.
+    Put(String, Bytes),
+    /// Removes a file.
+    Withdraw(String, Bytes),
 }
 
 impl Copies {
@@ -77,6 +90,13 @@ impl Copies {
     pub(super) fn add_track(&mut self, playlist: &str) {
         if !self.of.iter().any(|copy| copy.is_of(playlist)) {
             self.of.extend(self.plan.of_track(playlist));
+        }
+    }
+
+    /// Removes the files on the disk whose names begin with these, before any copy is made.
+    pub(super) fn clear(&mut self, stems: impl IntoIterator<Item = String>) {
+        if self.is_on_disk() {
+            self.texts.former.extend(stems);
         }
     }
 
@@ -113,10 +133,10 @@ impl Copies {
 
     /// Writes a multivariant playlist. A comment has the run of the stream, so that the end of an earlier run removes
     /// only its own file.
-    pub(super) fn put_master(&mut self, name: &str, text: &str, run: u64) {
-        if self.is_on_disk() {
-            let text = format!("{text}#MILLSTREAM-RUN:{run}\n");
-            self.texts.waiting.insert(name.to_owned(), text.into());
+    pub(super) fn put_master(&mut self, name: &str, text: String, run: u64) {
+        let text = Bytes::from(format!("{text}#MILLSTREAM-RUN:{run}\n"));
+        if self.is_on_disk() && self.texts.newest(name) != Some(&text) {
+            self.texts.waiting.insert(name.to_owned(), text);
         }
     }
 
@@ -166,6 +186,11 @@ impl Copies {
 
     /// Returns the next job with its id.
     pub(super) fn next_job(&mut self, now: Now) -> Option<(u64, Work)> {
+        let plan = &self.plan;
+        if self.texts.is_clearing() {
+            let work = self.texts.next_clear(|name| plan.path(name))?;
+            return Some((TEXTS_JOB, Work::Archive(work)));
+        }
         let job = |(id, copy): (u64, &mut HlsCopy)| Some((id, copy.next_job(now.mono)?));
         if let Some(job) = (0..).zip(&mut self.of).find_map(job) {
             return Some(job);
@@ -217,8 +242,33 @@ impl Texts {
         self.doing.is_none() && self.retry_at.is_none()
     }
 
+    /// The newest content of a file, which may not be written yet.
+    fn newest(&self, name: &str) -> Option<&Bytes> {
+        let doing = match &self.doing {
+            Some(Doing::Put(other, data)) if other == name => Some(data),
+            Some(Doing::Clear(_) | Doing::Put(..) | Doing::Withdraw(..)) | None => None,
+        };
+        self.waiting.get(name).or(doing).or_else(|| self.there.get(name))
+    }
+
     fn is_settled(&self) -> bool {
-        self.doing.is_none() && self.waiting.is_empty() && self.remove_at.is_none()
+        self.doing.is_none() && self.former.is_empty() && self.waiting.is_empty() && self.remove_at.is_none()
+    }
+
+    /// True while files of an earlier run are removed.
+    const fn is_clearing(&self) -> bool {
+        !self.former.is_empty() || matches!(self.doing, Some(Doing::Clear(_)))
+    }
+
+    /// Returns the next job that removes files of an earlier run.
+    fn next_clear(&mut self, path: impl Fn(&str) -> Vec<String>) -> Option<ArchiveWork> {
+        if !self.is_idle() || self.former.is_empty() {
+            return None;
+        }
+        let stem = self.former.remove(0);
+        let work = ArchiveWork::Clear { path: path(&stem) };
+        self.doing = Some(Doing::Clear(stem));
+        Some(work)
     }
 
     /// Returns the next job. The texts are removed only if `is_last`: all other files are settled, so that no text is
@@ -233,7 +283,7 @@ impl Texts {
             return None;
         }
         if let Some((name, data)) = self.waiting.pop_first() {
-            self.doing = Some((name.clone(), data.clone(), true));
+            self.doing = Some(Doing::Put(name.clone(), data.clone()));
             return Some(ArchiveWork::Put { path: path(&name), data });
         }
         if !is_last || self.remove_at.is_none_or(|at| at > now) {
@@ -243,26 +293,36 @@ impl Texts {
             self.remove_at = None;
             return None;
         };
-        self.doing = Some((name.clone(), data.clone(), false));
+        self.doing = Some(Doing::Withdraw(name.clone(), data.clone()));
         Some(ArchiveWork::Withdraw { path: path(&name), data })
     }
 
     fn job_done(&mut self, now: Instant, outcome: Outcome) {
-        let Some((name, data, is_put)) = self.doing.take() else { return };
+        let Some(doing) = self.doing.take() else { return };
         if matches!(outcome, Outcome::Busy) {
-            let again = if is_put { &mut self.waiting } else { &mut self.there };
-            again.entry(name).or_insert(data);
+            match doing {
+                Doing::Clear(stem) => self.former.insert(0, stem),
+                Doing::Put(name, data) => drop(self.waiting.entry(name).or_insert(data)),
+                Doing::Withdraw(name, data) => drop(self.there.insert(name, data)),
+            }
             self.retry_at = now.checked_add(RETRY);
-        } else if outcome.archived().is_err() {
-            tracing::debug!(file = name, "a file of the HLS copy was not written or removed");
-            // The disk may remain full for ever, so after the end of the stream nothing is tried again. The copies
-            // warn of such a disk.
-            if is_put && !self.is_over {
+            return;
+        }
+        let is_done = outcome.archived().is_ok();
+        match doing {
+            Doing::Put(name, data) if is_done => drop(self.there.insert(name, data)),
+            // The disk may remain full for ever, so after the end of the stream nothing is tried again. The copies warn
+            // of such a disk.
+            Doing::Put(name, data) if !self.is_over => {
+                tracing::debug!(file = name, "a file of the HLS copy was not written");
                 self.waiting.entry(name).or_insert(data);
                 self.retry_at = now.checked_add(ATTEMPT_PAUSE);
             }
-        } else if is_put {
-            self.there.insert(name, data);
+            Doing::Clear(name) | Doing::Put(name, _) | Doing::Withdraw(name, _) => {
+                if !is_done {
+                    tracing::debug!(file = name, "a file of the HLS copy was not written or removed");
+                }
+            }
         }
     }
 }

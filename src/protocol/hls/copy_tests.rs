@@ -156,7 +156,9 @@ impl Rig {
                     self.disk.insert(at.last().unwrap().clone(), data);
                 }
                 ArchiveWork::Remove { path: at, begun_ms } => self.remove(&at, begun_ms),
-                ArchiveWork::Withdraw { .. } | ArchiveWork::Dvr(_) => panic!("{work:?}"),
+                ArchiveWork::Withdraw { .. } | ArchiveWork::Clear { .. } | ArchiveWork::Dvr(_) => {
+                    panic!("{work:?}")
+                }
             }
         }
         self.copy.job_done(self.now, outcome);

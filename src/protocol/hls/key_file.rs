@@ -17,6 +17,8 @@ use crate::jobs::{KeyInfo, Outcome, Work};
 
 /// Pause between two reads of the file.
 const LOOK: Duration = Duration::from_secs(10);
+/// Pause after which the job is submitted again if its queue was full.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The file with the key of segments.
 #[derive(Debug)]
@@ -65,6 +67,11 @@ impl KeyFile {
 
     pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) {
         self.is_reading = false;
+        // No thread had room for the job, which says nothing about the file.
+        if matches!(outcome, Outcome::Busy) {
+            self.next_at = now.checked_add(BUSY_PAUSE);
+            return;
+        }
         self.next_at = now.checked_add(LOOK);
         match outcome.key_info() {
             Ok(KeyInfo { key, uri, vector }) => {
@@ -157,6 +164,10 @@ mod tests {
         let mut file = KeyFile::new(Path::new("/k/info").into(), "live/cam".to_owned(), false);
         let info = |byte| KeyInfo { key: [byte; 16], uri: "u".to_owned(), vector: None };
         assert!(!file.has_room(), "the stream waits for the first answer");
+        assert!(file.next_job(now).is_some());
+        file.job_done(now, Outcome::Busy);
+        assert!(!file.has_room(), "nothing was read, and the stream waits on");
+        now = file.poll_timeout().unwrap();
         let mut look = |file: &mut KeyFile, result| {
             assert!(file.next_job(now - Duration::from_nanos(1)).is_none() || file.poll_timeout().is_none());
             let due = file.next_job(now).is_some() || file.is_reading;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crypto::Seed;
 use hls::playlist::MediaPlaylist;
 use hls::segmenter::{Anchor, GivenKey, Outline, Piece, Sealer, Sealing};
+use media::TrackId;
 
 use super::copies::{Copies, Sheet};
 use super::dvr::{self, Dvr, DvrSettings};
@@ -18,8 +19,8 @@ use crate::hub::{Chosen, Entry};
 use crate::jobs::{Job, JobDone, JobId, Work};
 use crate::mail::{Blob, KEY_TYPE, Laddered, Obsolete, Packed, Progress, Rung};
 use crate::protocol::sinks::SinkOrder;
-use crate::protocol::{Event, OrderEvent};
-use crate::types::{Calendar, Now, StreamId};
+use crate::protocol::{Event, OrderEvent, SubscriptionEvent};
+use crate::types::{Calendar, Handle, Now, StreamId};
 
 /// RFC 8216 §4, §10.
 const PLAYLIST_TYPE: &str = "application/vnd.apple.mpegurl";
@@ -153,9 +154,15 @@ impl Publishing {
         self.copies.add_track(playlist);
     }
 
+    /// Removes files that an earlier run of the stream may have left on the disk, whose names begin with these, before
+    /// the first file of this run is written there.
+    pub(super) fn clear_former(&mut self, stems: impl IntoIterator<Item = String>) {
+        self.copies.clear(stems);
+    }
+
     /// Keeps a playlist that names other playlists on the disk if the settings require it. `run` tells runs of the
     /// stream apart.
-    pub(super) fn copy_master(&mut self, name: &str, text: &str, run: u64) {
+    pub(super) fn copy_master(&mut self, name: &str, text: String, run: u64) {
         self.copies.put_master(name, text, run);
     }
 
@@ -281,6 +288,12 @@ impl Publishing {
             ladder: self.ladder.clone().map(|main| Box::new(Laddered { main, rung: None })),
             packed: Packed::default(),
         }
+    }
+
+    /// Asks the publisher for a key frame of a track.
+    pub(super) fn need_key_frame(&mut self, track: TrackId) {
+        let event = SubscriptionEvent::KeyFrameNeeded(Some(track));
+        self.events.push_back(Event::Subscription(Handle::ONLY, event));
     }
 
     // ---- the key of segments

@@ -16,6 +16,8 @@ const SILENT: Duration = Duration::from_secs(5);
 const SILENT_AUDIO: Duration = Duration::from_secs(8);
 /// A longer time between two arrivals counts as this long, because then all tracks have paused.
 const STEP_MAX: Duration = Duration::from_millis(500);
+/// Pause between two requests for a key frame.
+const REQUEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The reason for which the renditions of a stream change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +30,9 @@ pub(super) enum News {
     Sound,
     /// A silent video sends again.
     Pictures,
+    /// A silent video sends pictures that nobody can decode yet. Nothing changes before its next key frame, which the
+    /// publisher should send soon.
+    KeyFrameNeeded(TrackId),
 }
 
 /// State of a track.
@@ -39,6 +44,8 @@ struct Lane {
     /// Time without units after which the track is silent.
     patience: Duration,
     is_silent: bool,
+    /// The time of the last request for a key frame since the track fell silent.
+    requested: Option<Duration>,
 }
 
 /// The tracks of a stream, and when each has sent its last unit.
@@ -56,7 +63,7 @@ impl Silence {
     pub(super) fn of<'t>(tracks: impl Iterator<Item = &'t Track>) -> Self {
         let lane = |track: &Track| {
             let patience = if track.kind() == TrackKind::Audio { SILENT_AUDIO } else { SILENT };
-            Lane { track: track.id, last: Duration::ZERO, patience, is_silent: false }
+            Lane { track: track.id, last: Duration::ZERO, patience, is_silent: false, requested: None }
         };
         Self { lanes: tracks.map(lane).collect(), ..Self::default() }
     }
@@ -71,8 +78,13 @@ impl Silence {
         if let Some(own) = self.lanes.iter_mut().find(|lane| lane.track == entry.unit.track) {
             own.last = now;
             if own.is_silent && (entry.unit.key_frame || !is_video) {
-                own.is_silent = false;
+                (own.is_silent, own.requested) = (false, None);
                 return Some(if is_video { News::Pictures } else { News::Sound });
+            }
+            let is_due = own.requested.is_none_or(|at| now.saturating_sub(at) >= REQUEST_PAUSE);
+            if own.is_silent && is_due {
+                own.requested = Some(now);
+                return Some(News::KeyFrameNeeded(own.track));
             }
         }
         let is_overdue = |lane: &&mut Lane| !lane.is_silent && now.saturating_sub(lane.last) > lane.patience;

@@ -13,7 +13,7 @@ use super::live::{LiveSink, Presenter};
 use super::metadata::{Lag, Metadata, Place};
 use super::publishing::Publishing;
 use super::settings::{Ends, HlsSettings};
-use super::silence::Silence;
+use super::silence::{News, Silence};
 use super::{ENDING, NAME, arrival, file_of, forgets, kept_at, progress, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Selection};
@@ -47,6 +47,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     name: NAME,
     counted_as: None,
     is_enabled,
+    selection: Selection::DEFAULT,
     package: |_| Some(Box::new(Segmented)),
     is_given_up_by_close: false,
     is_for_nodes: false,
@@ -144,7 +145,10 @@ impl TsPlaylist {
             self.chosen_epoch = chosen.epoch();
             self.silence = Silence::of(chosen.iter().filter(|track| Some(track.id) == chosen.lead()));
         }
-        if self.silence.note(entry).is_some() || has_other {
+        let news = self.silence.note(entry);
+        if let Some(News::KeyFrameNeeded(track)) = news {
+            self.publishing.need_key_frame(track);
+        } else if news.is_some() || has_other {
             self.shown_epoch = self.shown_epoch.saturating_add(1);
             let tracks = chosen.iter().filter(|track| !self.silence.is_silent(track.id));
             self.segmenter.set_tracks(tracks.cloned().collect(), self.shown_epoch);

@@ -26,7 +26,7 @@ use crate::protocol::sinks::{Params, Query, Requested};
 use crate::protocol::tailored::Tailored;
 
 /// See [`crate::protocol::sinks`].
-pub(super) const PARAMS: Params = Params { wants, in_place, viewers, tailor, refuse };
+pub(super) const PARAMS: Params = Params { wants, in_place, viewers, tailor, dated, refuse };
 
 /// Maximum bytes of the credentials repeated on each URI.
 const ECHO_BYTES_MAX: usize = 1024;
@@ -89,7 +89,7 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
         return None;
     }
     if requested.name.ends_with(dvr::QUERY) {
-        return reach(requested, text, date_ms);
+        return reach(requested, text, date_ms, is_dated);
     }
     // If viewers can rewind, a live playlist that does not list the segments for rewinding is served as it is,
     // unless the viewer gives an `end`.
@@ -126,8 +126,14 @@ fn excerpt(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Vec<Bytes> 
     segmenter::select(text, excerpt).unwrap_or_else(whole)
 }
 
+/// Returns the playlist of a time range, with dates. Its times are absolute.
+fn dated(requested: &Requested<'_>, text: &Bytes) -> Option<Tailored> {
+    let is_reach = requested.name.ends_with(dvr::QUERY) && path_of(requested.name).ends_with(ENDING);
+    is_reach.then(|| reach(requested, text, 0, true)).flatten()
+}
+
 /// Returns a viewer's playlist of the segments to which the viewer can rewind.
-fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailored> {
+fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64, is_dated: bool) -> Option<Tailored> {
     let window = Window::of(requested.query, date_ms);
     let choice = dvr::list::Choice {
         start_ms: window.map(|window| window.start_ms).filter(|start_ms| *start_ms > i64::MIN),
@@ -136,7 +142,7 @@ fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailor
         has_rest: wants_delta(requested.query),
     };
     let parts = dvr::list::select(text, choice)?;
-    let (echo, is_dated) = (echo(requested), HlsSettings::of(requested.app).told.dates);
+    let echo = echo(requested);
     let has_end = choice.end_ms.is_some();
     if echo.is_empty() && is_dated && !has_end {
         return Some(Tailored::plain(parts));

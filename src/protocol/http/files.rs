@@ -105,6 +105,11 @@ impl FilePath {
         self.root.is_some()
     }
 
+    /// True if the file is a picture of a stream.
+    pub(super) fn is_picture(&self) -> bool {
+        matches!(&self.root, Some(Root::Beside(root)) if root.picture.is_some())
+    }
+
     /// Returns the blob published under this name, unless it is too old.
     pub(super) fn blob<'b>(&self, ctx: &Context<'b>) -> Option<&'b Arc<Blob>> {
         let blob = ctx.blobs.get(self.segments.first()?, &self.name_below()?)?;
@@ -505,7 +510,7 @@ fn redirect(request: &Request) -> Response {
     let (_, name) = request.path.rsplit_once('/').unwrap_or_default();
     let name = percent_encoding::utf8_percent_encode(name, PLAIN);
     let query = request.target.find('?').and_then(|at| request.target.get(at..)).unwrap_or_default();
-    Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{name}/{query}"))
+    Response::empty(302).header("Location", format!("{name}/{query}"))
 }
 
 /// Returns the cache directive of a file: segments live for 10 s, everything else must be revalidated.

@@ -1,5 +1,6 @@
 //! Requests that another node of the cluster should answer (docs/cluster.md): requests for a recording whose file is at
-//! that node and, with `cluster.redirect`, also requests to play or publish a stream that is live there.
+//! that node, for the picture of a stream that is live there only and, with `cluster.redirect`, also requests to play or
+//! publish such a stream.
 //!
 //! Control knows which node it is ([`RequestEvent::Locate`]). The client is redirected to the node's public address,
 //! with the path and query of its request.
@@ -19,6 +20,9 @@ const LISTS: [&str; 2] = ["m3u8", "mpd"];
 /// Extensions of recordings.
 const FILES: [&str; 6] = ["mp4", "webm", "mov", "avi", "mp3", "wmv"];
 
+/// End of the path of a call that answers with the picture of a stream.
+const SNAPSHOT: &str = "/snapshot";
+
 /// Returns the stream or file of a request that another node may have to answer; `None` if this node answers the
 /// request.
 pub(super) fn subject(ctx: &Context<'_>, asked: &Asked) -> Option<Sought> {
@@ -33,6 +37,10 @@ pub(super) fn subject(ctx: &Context<'_>, asked: &Asked) -> Option<Sought> {
         let begins = reads || request.method == Method::Post;
         let is_upgrade = request.headers.has_token("connection", "upgrade");
         let key = StreamKey::new(app, id);
+        let is_picture = request.path.split('/').nth(2) == Some("rest") && request.path.ends_with(SNAPSHOT);
+        if is_picture {
+            return reads.then_some(Sought::Picture(key));
+        }
         return (ctx.server.redirects && begins && !is_upgrade).then_some(Sought::Stream(key));
     }
     let file = FilePath::of(&request.path, ctx.apps).ok().filter(|file| reads && file.is_stream())?;
@@ -40,6 +48,9 @@ pub(super) fn subject(ctx: &Context<'_>, asked: &Asked) -> Option<Sought> {
     let (stem, ending) = below.last()?.rsplit_once('.')?;
     if LISTS.contains(&ending) {
         return ctx.server.redirects.then(|| Sought::Stream(StreamKey::new(app, stream_of(stem))));
+    }
+    if file.is_picture() {
+        return Some(Sought::Picture(StreamKey::new(app, stem)));
     }
     FILES.contains(&ending).then(|| Sought::File { app: app.as_str().into(), path: below.join("/") })
 }

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use crate::auth::url::{Url, UrlError};
 use crate::http::websocket::media_frame_head;
 use crate::http::{BodyKind, Cors, Method, Methods, Mount};
-use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Stamp};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Selection, Stamp};
 use crate::mail::Transport;
 use crate::protocol::FormatKind;
 use crate::protocol::flv_mapping::{self, Body};
@@ -145,6 +145,7 @@ pub(super) static FLV: FormatKind = FormatKind {
     name: "flv",
     counted_as: None,
     is_enabled: |app| app.http_flv_enabled,
+    selection: Selection::DEFAULT,
     package: |_| Some(Box::new(FlvPackage::new(false))),
     is_given_up_by_close: false,
     is_for_nodes: false,
@@ -155,6 +156,7 @@ pub(super) static WS_FLV: FormatKind = FormatKind {
     name: "ws-flv",
     counted_as: None,
     is_enabled: |app| app.http_flv_enabled,
+    selection: Selection::DEFAULT,
     package: |_| Some(Box::new(FlvPackage::new(true))),
     is_given_up_by_close: false,
     is_for_nodes: false,

@@ -78,6 +78,7 @@ static FORMAT: FormatKind = FormatKind {
     name: NAME,
     counted_as: None,
     is_enabled: |_| true,
+    selection: Selection::DEFAULT,
     package: |_| Some(Box::new(AsPublished(fit))),
     is_given_up_by_close: false,
     is_for_nodes: false,

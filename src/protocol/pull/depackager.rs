@@ -82,7 +82,7 @@ impl Depackager {
     pub(super) fn why_bad(&self) -> Option<&'static str> {
         match self {
             Self::Tags(ingest) => Some(ingest.why_bad()).filter(|why| !why.is_empty()),
-            Self::Ts(ingest) => ingest.has_bad().then_some(ts::BAD_FRAME),
+            Self::Ts(ingest) => ingest.why_bad(),
             Self::Mp4(_) => None,
         }
     }

@@ -28,6 +28,12 @@ use crate::types::StreamKey;
 /// Bytes of segments read in one turn. With [`PAUSE`] between the turns, at most 50 MB are read per second.
 const CHUNK_BYTES: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_millis(5);
+/// Bytes that are converted before units are taken. A depackager holds a limited number of units, and the smallest
+/// frames have a dozen bytes.
+const SLICE_BYTES: usize = 8 << 10;
+/// Maximum bytes of units held until the clip begins. If a stream sends more between two key frames, the clip begins at
+/// the key frame before them.
+const HELD_BYTES_MAX: usize = 32 << 20;
 /// Pause before a job that was refused, because too many jobs waited, is submitted again.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
 /// Extension of playlists.
@@ -91,6 +97,15 @@ impl Depackager {
         }
     }
 
+    /// Converts bytes of a segment, and takes the units as they are made.
+    fn convert(&mut self, bytes: &[u8], units: &mut Vec<(AccessUnit, Arc<Tracks>)>) -> Result<(), String> {
+        bytes.chunks(SLICE_BYTES).try_for_each(|slice| {
+            let done = self.handle(slice);
+            units.extend(std::iter::from_fn(|| self.poll_unit()));
+            done
+        })
+    }
+
     fn finish(&mut self) {
         match self {
             Self::Ts(depackager) => depackager.finish(),
@@ -113,8 +128,9 @@ struct Cutter {
     chosen: Chosen,
     /// Milliseconds to add to a DTS to get its date; `None` until a unit has arrived.
     offset_ms: Option<i64>,
-    /// Units since the last key frame, held until the clip begins.
+    /// Units since the last key frame, held until the clip begins, and their bytes.
     held: Vec<Entry>,
+    held_bytes: usize,
     is_begun: bool,
     is_over: bool,
 }
@@ -122,7 +138,8 @@ struct Cutter {
 impl Cutter {
     fn new(range: ClipRange) -> Self {
         let chosen = Chosen::default();
-        Self { range, chosen, offset_ms: None, held: Vec::new(), is_begun: false, is_over: false }
+        let held = Vec::new();
+        Self { range, chosen, offset_ms: None, held, held_bytes: 0, is_begun: false, is_over: false }
     }
 
     /// Takes a unit of the segments. The first segment begins at the date `first_ms`. Returns the units of the clip
@@ -138,28 +155,31 @@ impl Cutter {
         let offset_ms = *self.offset_ms.get_or_insert_with(|| first_ms.saturating_sub(entry.dts_ms));
         let date_ms = entry.dts_ms.saturating_add(offset_ms);
         let mut taken = Vec::new();
-        if is_lead && (lead.is_none() || entry.unit.key_frame) {
-            if date_ms >= self.range.end_ms {
-                self.is_over = true;
-                return self.rest();
-            }
-            if date_ms <= self.range.start_ms {
-                self.held.clear();
-            } else {
-                taken = self.rest();
-            }
+        let may_begin = is_lead && (lead.is_none() || entry.unit.key_frame);
+        if may_begin && date_ms >= self.range.end_ms {
+            self.is_over = true;
+            return self.rest();
+        }
+        if is_lead && date_ms > self.range.start_ms {
+            // No later key frame is before the beginning, so the clip begins with the held one.
+            taken = self.rest();
+        } else if may_begin && !self.is_begun {
+            self.held.clear();
+            self.held_bytes = 0;
         }
         if self.is_begun {
             taken.push(entry);
-        } else {
-            self.held.push(entry);
+            return taken;
         }
-        taken
+        self.held_bytes = self.held_bytes.saturating_add(entry.unit.payload.len());
+        self.held.push(entry);
+        if self.held_bytes > HELD_BYTES_MAX { self.rest() } else { taken }
     }
 
     /// Returns the units that were held back; the clip begins with them.
     fn rest(&mut self) -> Vec<Entry> {
         self.is_begun = true;
+        self.held_bytes = 0;
         std::mem::take(&mut self.held)
     }
 }
@@ -267,8 +287,9 @@ impl ClipSink {
         if !self.recording.has_room_for_more() {
             return;
         }
-        let outcome = self.read();
-        self.take_units(ctx);
+        let mut units = Vec::new();
+        let outcome = self.read(&mut units);
+        self.take_units(ctx, units);
         let is_over = self.cutter.is_over || self.segments.is_empty();
         match outcome {
             Ok(()) if !is_over => {}
@@ -277,7 +298,7 @@ impl ClipSink {
         }
     }
 
-    fn read(&mut self) -> Result<(), String> {
+    fn read(&mut self, units: &mut Vec<(AccessUnit, Arc<Tracks>)>) -> Result<(), String> {
         let (Some(segment), Some(depackager)) = (self.segments.front_mut(), &mut self.depackager) else {
             return Ok(());
         };
@@ -288,7 +309,7 @@ impl ClipSink {
             depackager.begin(segment)?;
         }
         let end = self.at.saturating_add(CHUNK_BYTES).min(bytes.len());
-        depackager.handle(bytes.get(self.at..end).unwrap_or_default())?;
+        depackager.convert(bytes.get(self.at..end).unwrap_or_default(), units)?;
         self.at = end;
         if self.at >= bytes.len() {
             self.at = 0;
@@ -297,8 +318,8 @@ impl ClipSink {
         Ok(())
     }
 
-    fn take_units(&mut self, ctx: &Context<'_>) {
-        while let Some((unit, tracks)) = self.depackager.as_mut().and_then(Depackager::poll_unit) {
+    fn take_units(&mut self, ctx: &Context<'_>, units: Vec<(AccessUnit, Arc<Tracks>)>) {
+        for (unit, tracks) in units {
             let first_ms = self.first_ms.unwrap_or_default();
             let entry = Entry::new(ctx.now.mono, first_ms.unsigned_abs(), unit, tracks);
             for entry in self.cutter.take(entry, first_ms) {
@@ -309,10 +330,12 @@ impl ClipSink {
 
     fn finish(&mut self, ctx: &Context<'_>, reason: &str) {
         self.step_at = None;
+        let mut units = Vec::new();
         if let Some(depackager) = &mut self.depackager {
             depackager.finish();
+            units.extend(std::iter::from_fn(|| depackager.poll_unit()));
         }
-        self.take_units(ctx);
+        self.take_units(ctx, units);
         for entry in self.cutter.rest() {
             self.recording.take_unit(&entry, &self.cutter.chosen);
         }
@@ -422,5 +445,81 @@ mod tests {
         }
         let sound = clip(2000, 4000, false);
         assert_eq!((sound.first(), sound.last()), (Some(&2000), Some(&3950)));
+    }
+
+    /// A cutter for a clip that begins two seconds after the first segment, and a unit of the video track.
+    fn long_group(start_ms: i64) -> (Cutter, impl Fn(i64, usize) -> Entry) {
+        let bytes = Bytes::from_static(&[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
+        let h264 = CodecConfig::read(Codec::H264, bytes).unwrap().unwrap();
+        let video = Track::new(TrackId::VIDEO, h264, Timescale::MILLISECONDS);
+        let tracks = Arc::new(Tracks::new(1, [video]));
+        let range = ClipRange { start_ms: FIRST_MS + start_ms, end_ms: i64::MAX };
+        let unit = move |dts: i64, bytes: usize| {
+            let payload = Bytes::from(vec![0; bytes]);
+            let (track, key_frame) = (TrackId::VIDEO, dts == 0);
+            let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
+            Entry::new(Instant::now(), 0, unit, Arc::clone(&tracks))
+        };
+        (Cutter::new(range), unit)
+    }
+
+    #[test]
+    fn a_clip_of_a_stream_without_further_key_frames_begins_at_its_time() {
+        let (mut cutter, unit) = long_group(2000);
+        let mut taken = Vec::new();
+        for dts in (0..2100).step_by(100) {
+            taken.extend(cutter.take(unit(dts, 1), FIRST_MS));
+        }
+        assert!(taken.is_empty() && cutter.held.len() == 21);
+        assert_eq!(cutter.take(unit(2100, 1), FIRST_MS).len(), 22, "from the key frame on");
+        assert_eq!(cutter.take(unit(2200, 1), FIRST_MS).len(), 1);
+        assert!(cutter.held.is_empty());
+    }
+
+    #[test]
+    fn a_clip_begins_early_if_too_much_would_be_held() {
+        let (mut cutter, unit) = long_group(3_600_000);
+        let mut most = 0;
+        let taken: usize = (0..100)
+            .map(|n| {
+                let taken = cutter.take(unit(n * 40, 1 << 20), FIRST_MS).len();
+                most = most.max(cutter.held.len());
+                taken
+            })
+            .sum();
+        assert_eq!((taken, most), (100, 32), "nothing is left out");
+    }
+
+    #[test]
+    fn a_clip_has_each_of_many_small_frames() {
+        const FRAMES: u64 = 4000;
+        const AT_ONCE: u64 = 50;
+        let frame = [&[0xff, 0xf1, 0x4c, 0x80, 0x01, 0xbf, 0xfc][..], &[0x21; 6]].concat();
+        let payload = frame.repeat(usize::try_from(AT_ONCE).unwrap());
+        let mut muxer = mpegts::Muxer::new();
+        muxer.set_streams(None, Some(mpegts::StreamKind::AacAdts));
+        let mut bytes = Vec::new();
+        for number in 0..FRAMES / AT_ONCE {
+            let at = mpegts::ZERO + number * AT_ONCE * 1920;
+            let kind = mpegts::Kind::Audio;
+            let payload = &[&payload[..]];
+            let unit = mpegts::Unit { kind, number: 0, pts: at, dts: at, random_access: true, payload };
+            bytes.extend_from_slice(&muxer.write(&unit));
+        }
+        assert!(bytes.len() < CHUNK_BYTES, "they are read in one turn: {}", bytes.len());
+        let order = SinkOrder {
+            stream: crate::types::StreamId::default(),
+            kind: "clip",
+            key: StreamKey::new("live", "s"),
+            settings: Arc::new(crate::config::AppSettings::with("live", &[]).unwrap()),
+            details: crate::mail::StreamDetails::default(),
+            recording: None,
+        };
+        let mut depackager = Depackager::Ts(Box::new(ts::Depackager::new(&ClipSink::new(&order).grant)));
+        let mut units = Vec::new();
+        depackager.convert(&bytes, &mut units).unwrap();
+        depackager.finish();
+        units.extend(std::iter::from_fn(|| depackager.poll_unit()));
+        assert_eq!(units.len() as u64, FRAMES);
     }
 }

@@ -112,7 +112,7 @@ fn listed(
 }
 
 fn part(requested: &Requested<'_>, all: &Blob) -> Option<Bytes> {
-    let mut text = sinks::tailored(requested, &all.bytes, 0)?;
+    let mut text = sinks::dated(requested, &all.bytes)?;
     let mut whole = Vec::new();
     while let Some(block) = text.next_block() {
         whole.extend_from_slice(&block);

@@ -15,7 +15,7 @@ use crypto::Seed;
 use super::Container;
 use super::fragments::Fragments;
 use crate::hub::{AsPublished, Chosen, Delivery, Entry, Package, Pick, Selection};
-use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcome, Work};
+use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcome, Work, series_of};
 use crate::mail::{Arrival, RecordingNews, RecordingOrder};
 use crate::protocol::sinks::{Params, SinkKind, SinkOrder};
 use crate::protocol::{
@@ -94,6 +94,7 @@ const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>
         name,
         counted_as: None,
         is_enabled: |_| true,
+        selection: Selection::DEFAULT,
         package,
         is_given_up_by_close: false,
         is_for_nodes: false,
@@ -158,7 +159,8 @@ impl Changes {
         if passed > 0 {
             let passed = u32::try_from(passed).unwrap_or(u32::MAX);
             self.count = self.count.saturating_sub(passed);
-            self.since = Some(now);
+            // The part of the current period that has passed still counts.
+            self.since = Some(since + CHANGE_PERIOD.saturating_mul(passed));
         }
         self.waits = self.count >= CHANGES_MAX;
         self.count = self.count.saturating_add(u32::from(!self.waits));
@@ -347,15 +349,23 @@ impl RecordingSink {
         Some(Job { id: WRITE, app: None, work })
     }
 
+    /// Returns the name of the first file of the recording's series.
+    fn first_name(&self) -> String {
+        format!("{}.{}", self.order.stem, self.container.name())
+    }
+
     fn begin_file(&self) -> Work {
-        let path = self
-            .order
-            .folder
-            .iter()
-            .cloned()
-            .chain([format!("{}.{}", self.order.stem, self.container.name())])
-            .collect();
-        Work::FileAppend { to: AppendTo::Recording { path }, data: Vec::new() }
+        let path = self.order.folder.iter().cloned().chain([self.first_name()]).collect();
+        let to = AppendTo::Recording { path, from: self.order.number };
+        Work::FileAppend { to, data: Vec::new() }
+    }
+
+    /// Notes the name of a file, so that the next file gets a later number of the series, even if the file is removed
+    /// in the meantime.
+    fn note_name(&mut self, name: &str) {
+        let (first, number) = series_of(name);
+        let number = if first == self.first_name() { number } else { 0 };
+        self.order.number = number.saturating_add(1);
     }
 
     fn job_done(&mut self, ctx: &Context<'_>, done: JobDone) {
@@ -365,6 +375,7 @@ impl RecordingSink {
         let doing = std::mem::replace(&mut self.doing, Doing::Nothing);
         match (doing, done.outcome) {
             (Doing::Begin(first), Outcome::Appended(Ok(appended))) => {
+                self.note_name(appended.name.as_deref().unwrap_or_default());
                 let path: Vec<String> = self.order.folder.iter().cloned().chain(appended.name).collect();
                 self.events.push_back(Event::Order(OrderEvent::Recording(RecordingNews::Begun {
                     path: path.clone(),

@@ -26,7 +26,7 @@ use super::pull::{Client, Patience};
 use super::row::{Addresses, Listener, LoadUse, Outbound, Protocol, Request, Scheme, Security};
 use crate::auth::url::{Url, UrlError};
 use crate::http::decode_path;
-use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Selection};
 use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 use pull::RelayPull;
@@ -68,6 +68,7 @@ static FORMAT: FormatKind = FormatKind {
     name: "relay",
     counted_as: None,
     is_enabled: |_| true,
+    selection: Selection::ALL,
     package: |_| Some(Box::new(RelayPackage::default())),
     is_given_up_by_close: true,
     is_for_nodes: true,

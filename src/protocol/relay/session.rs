@@ -51,7 +51,7 @@ impl RelaySession {
         }
         let ask = PlayAsk {
             key,
-            format: Format::new(&FORMAT, 0).select(Selection::ALL),
+            format: Format::new(&FORMAT, 0),
             params: Vec::new(),
             origin: String::new(),
             via,

@@ -24,7 +24,7 @@ use media::Origin;
 
 use super::row::{Addresses, Protocol, Request};
 use super::{FormatKind, Session};
-use crate::hub::{AsPublished, Fit};
+use crate::hub::{AsPublished, Fit, Selection};
 use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 use session::RoomView;
@@ -38,6 +38,7 @@ static FORMAT: FormatKind = FormatKind {
     name: "room",
     counted_as: None,
     is_enabled: |_| true,
+    selection: Selection::DEFAULT,
     package: |_| Some(Box::new(AsPublished(|track| Fit::of(track.origin == Origin::Published)))),
     is_given_up_by_close: false,
     is_for_nodes: false,

@@ -6,7 +6,7 @@ use media::{Track, TrackKind};
 use rtmp::chunk::{MessageHead, write_message};
 use rtmp::{CHUNK_SIZE_OUT, FourCcs, MediaKind};
 
-use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Selection};
 use crate::protocol::flv_mapping::{self, Body};
 use crate::protocol::{Format, FormatKind};
 
@@ -28,6 +28,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     name: "rtmp",
     counted_as: None,
     is_enabled: super::is_playback_enabled,
+    selection: Selection::DEFAULT,
     package: |variant| Some(Box::new(RtmpPackage::of_variant(variant))),
     is_given_up_by_close: true,
     is_for_nodes: false,

@@ -230,20 +230,21 @@ impl RtmpSession {
         self.watch(ctx);
     }
 
-    /// Reports announced video that never becomes usable, and ends a stream of which nothing is supported. Other
-    /// unusable streams end when too many of their messages are malformed.
+    /// Reports announced video that never becomes usable, and ends a stream of which nothing can be played.
     fn watch(&mut self, ctx: &Context<'_>) {
         let Role::Publisher { ingest, usable, message_stream } = &mut self.role else { return };
-        let supply = ingest.supply();
-        match (usable.check(ctx.now.mono, supply), supply, ingest.left_out()) {
-            (Some(Fault::NoVideo(reason)), _, _) => {
-                self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
-            }
-            (Some(Fault::Unusable(_)), Supply::Nothing, Some(why)) => {
-                let message_stream = *message_stream;
+        let (supply, message_stream) = (ingest.supply(), *message_stream);
+        let fault = |reason| Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason));
+        match (usable.check(ctx.now.mono, supply), ingest.left_out()) {
+            (Some(Fault::NoVideo(reason)), _) => self.events.push_back(fault(reason)),
+            (Some(Fault::Unusable(_)), Some(why)) if supply == Supply::Nothing => {
                 self.refuse_codec(ctx, message_stream, why.to_string());
             }
-            (Some(Fault::Unusable(_)) | None, _, _) => {}
+            (Some(Fault::Unusable(reason)), _) => {
+                self.events.push_back(fault(reason));
+                self.end_failed(ctx, message_stream, reason.to_owned());
+            }
+            (None, _) => {}
         }
     }
 
@@ -280,7 +281,12 @@ impl RtmpSession {
     /// Ends a publish that was granted before its unsupported codec was known.
     fn refuse_codec(&mut self, ctx: &Context<'_>, message_stream: u32, what: String) {
         self.refused(Verb::Publish, what.clone());
-        let rejection = rejection("NetStream.Failed", what, true);
+        self.end_failed(ctx, message_stream, what);
+    }
+
+    /// Ends a publish of which nothing can be played.
+    fn end_failed(&mut self, ctx: &Context<'_>, message_stream: u32, reason: String) {
+        let rejection = rejection("NetStream.Failed", reason, true);
         self.machine.end_publish(ctx.now.mono, message_stream, rejection);
         self.publish_ended(Departure::Failed);
     }

@@ -93,6 +93,8 @@ struct Incoming {
     receiver: Option<(Ssrc, Receiver)>,
     succession: Succession,
     mapping: ClockMapping,
+    /// The source of the newest report, as long as no packet has arrived.
+    reported: Option<Ssrc>,
     clock: SourceClock,
     order: DecodeOrder,
     /// The last DTS.
@@ -107,10 +109,15 @@ impl Incoming {
     /// Restarts for another source, which has its own sequence numbers and clock.
     fn begin_anew(&mut self) {
         self.receiver = None;
-        self.mapping = ClockMapping::new(self.source.rate.ticks());
+        self.forget_reports();
         self.clock = SourceClock::new(self.source.rate, Unwrap::new(u32::BITS));
         self.gap = true;
         self.needs_key_frame = self.source.codec.kind() == TrackKind::Video;
+    }
+
+    fn forget_reports(&mut self) {
+        self.reported = None;
+        self.mapping = ClockMapping::new(self.source.rate.ticks());
     }
 }
 
@@ -145,6 +152,7 @@ impl Depackager {
                 receiver: None,
                 succession: Succession::default(),
                 mapping: ClockMapping::new(source.rate.ticks()),
+                reported: None,
                 clock: SourceClock::new(source.rate, Unwrap::new(u32::BITS)),
                 order: DecodeOrder::default(),
                 decoded: grant.position.floor(TICKS),
@@ -195,6 +203,10 @@ impl Depackager {
             }
             return false;
         }
+        // A report of another source, such as one of an earlier session, says nothing about this one.
+        if one.receiver.is_none() && one.reported.is_some_and(|ssrc| ssrc != header.ssrc) {
+            one.forget_reports();
+        }
         let (ssrc, receiver) = one.receiver.get_or_insert_with(|| {
             let config = ReceiveConfig::without_nack(one.source.rate.ticks());
             (header.ssrc, Receiver::new(header.ssrc, config))
@@ -224,7 +236,11 @@ impl Depackager {
                     receiver.handle_sender_report(now, &report.info);
                 }
                 Some(_) => continue,
-                None => {}
+                None if one.reported == Some(report.ssrc) => {}
+                None => {
+                    one.forget_reports();
+                    one.reported = Some(report.ssrc);
+                }
             }
             one.mapping.handle_sender_report(&report.info);
         }

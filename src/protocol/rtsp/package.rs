@@ -16,7 +16,7 @@ use rtp::payload::{Packetizer, Payloads};
 use rtp::rtcp::{Compound, SenderInfo};
 use rtp::{NtpAnchor, NtpTime, PayloadType, Ssrc};
 
-use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Sharing};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Selection, Sharing};
 use crate::protocol::FormatKind;
 use crate::protocol::rtp_mapping::describe::{clock_of, payload_type_of};
 
@@ -47,6 +47,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     name: "rtsp",
     counted_as: None,
     is_enabled: |_| true,
+    selection: Selection::EACH,
     package: |_| Some(Box::new(RtspPackage::default())),
     is_given_up_by_close: true,
     is_for_nodes: false,
@@ -78,7 +79,7 @@ impl Cut {
     fn new(track: &Track, seed: u64) -> Option<Self> {
         // The numbers are derived from the stream, because the package has no other source of randomness. They need not
         // be secret: a viewer accepts packets from its server only.
-        let mixed = (seed ^ u64::from(track.id.number())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (seed.rotate_left(8) ^ u64::from(track.id.number())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let [a, b, c, d, e, f, ..] = mixed.to_be_bytes();
         Some(Self {
             track: track.id,
@@ -138,7 +139,9 @@ impl RtspPackage {
 
     /// Adds a sender report of a track for a time on its clock.
     fn report(&mut self, track: &Track, dts: i64) {
-        let (Some(at), Some(zero)) = (self.place(track), self.clock) else { return };
+        // Before the first unit there is neither a clock nor a seed for the track's numbers.
+        let Some(zero) = self.clock else { return };
+        let Some(at) = self.place(track) else { return };
         let Some(cut) = self.cuts.get_mut(at) else { return };
         let micros = track.timescale.convert(dts, MICROSECONDS);
         let ntp = zero.plus(Duration::from_micros(micros.max(0).unsigned_abs()));
@@ -380,6 +383,30 @@ mod tests {
         assert_eq!(header.timestamp.wrapping_sub(first.timestamp), 3600);
         // After five seconds, the next report is due and is sent as a second frame.
         assert_eq!(stream.frames(TrackId::VIDEO, 6000, &[7; 10]).len(), 2);
+    }
+
+    #[test]
+    fn each_track_of_each_stream_has_its_own_source_and_first_number() {
+        let stream = Stream::new();
+        let mut seen = std::collections::BTreeSet::new();
+        for (wall_ms, track) in [1_700_000_000_000, 1_700_000_000_001]
+            .into_iter()
+            .flat_map(|wall_ms| [TrackId::VIDEO, TrackId::AUDIO].map(|track| (wall_ms, track)))
+        {
+            let key = crate::hub::FormatKey::new("rtsp", 0);
+            let package = Some(Box::new(RtspPackage::default()) as Box<dyn Package>);
+            let mut packager = crate::hub::Packager::new(key, package, &stream.tracks, 0);
+            let payload = Bytes::from_static(&[0xfc; 100]);
+            let unit = AccessUnit { track, dts: 0, pts: 0, key_frame: true, config_epoch: 1, payload };
+            packager.push(&Entry::new(stream.now, wall_ms, unit, Arc::clone(&stream.tracks)));
+            let parts = packager.newest();
+            let packet = frames(&parts).find(|frame| frame.channel == channel_of(track)).unwrap();
+            let packet = <[Bytes; 2]>::from(packet.into_packet()).concat();
+            let header = rtp::Packet::read(&packet).unwrap().header;
+            assert!(header.ssrc.0 != 0 && header.sequence_number.0 != 0, "{track:?}: {header:?}");
+            seen.insert((header.ssrc.0, header.sequence_number.0));
+        }
+        assert_eq!(seen.len(), 4);
     }
 
     #[test]

@@ -18,6 +18,10 @@ use rtp::rtcp::Compound;
 use sdp::Description;
 use wire::{Datagrams, SendQueue};
 
+mod waiting;
+
+use waiting::{Arrived, Waiting};
+
 use super::pairs::{Opened, Pairs, path_of, track_of};
 use super::settings::{Carriage, RtspAppSettings};
 use super::url::RtspUrl;
@@ -33,21 +37,11 @@ use crate::protocol::{PathId, Remote, To};
 
 /// Interval of receiver reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum number of packets that wait for the grant; further ones are lost.
-const WAITING_MAX: usize = 512;
 /// Maximum number of units that wait for a consumer that reads at playback speed. While so many wait, arriving
 /// datagrams are lost.
 const UNITS_MAX: usize = 2048;
 /// Maximum size of a report in bytes.
 const REPORT_BYTES_MAX: usize = 256;
-
-/// A received packet of a section.
-#[derive(Debug)]
-struct Arrived {
-    section: usize,
-    is_rtcp: bool,
-    packet: Bytes,
-}
 
 /// The stage of receiving packets.
 #[derive(Debug)]
@@ -55,7 +49,7 @@ enum Intake {
     /// The stream is not described yet.
     None,
     /// The stream is described; its packets wait for the grant.
-    Described { sources: Vec<Option<Source>>, waiting: VecDeque<Arrived> },
+    Described { sources: Vec<Option<Source>>, waiting: Waiting },
     /// Packets become units.
     Granted(Box<Depackager>),
 }
@@ -168,7 +162,7 @@ impl RtspPull {
         }
         self.intake = match self.grant.take() {
             Some(grant) => Intake::Granted(Box::new(Depackager::new(now, &grant, sources))),
-            None => Intake::Described { sources, waiting: VecDeque::new() },
+            None => Intake::Described { sources, waiting: Waiting::default() },
         };
         match self.carriage {
             Carriage::Interleaved | Carriage::Either => self.choose(now),
@@ -235,9 +229,7 @@ impl RtspPull {
                 {
                     machine.media_progress(now);
                 }
-                if waiting.len() < WAITING_MAX {
-                    waiting.push_back(Arrived { section, is_rtcp, packet: Bytes::copy_from_slice(packet) });
-                }
+                waiting.push(section, is_rtcp, packet);
                 if !is_rtcp && !std::mem::replace(&mut self.begun, true) {
                     self.events.push_back(ClientEvent::Begun);
                 }
@@ -355,7 +347,7 @@ impl UnitClient for RtspPull {
             return;
         };
         self.intake = Intake::Granted(Box::new(Depackager::new(now, grant, sources)));
-        for Arrived { section, is_rtcp, packet } in waiting {
+        for Arrived { section, is_rtcp, packet } in waiting.take() {
             self.packet(now, section, is_rtcp, &packet);
         }
     }

@@ -18,6 +18,7 @@ use super::awaited::Awaited;
 use super::package;
 use super::url::RtspUrl;
 use super::viewer::after;
+use crate::hub::Selection;
 use crate::protocol::push::Attempt;
 use crate::protocol::{
     About, ByteStream, Context, Event, Format, PathEvent, PathId, Paths, Reply, Session, SubscriptionNews,
@@ -72,7 +73,7 @@ impl RtspPush {
             url: url.clone(),
             via: via.to_vec(),
             seed,
-            format: Format::new(&package::FORMAT, 0),
+            format: Format::new(&package::FORMAT, 0).select(Selection::DEFAULT),
             stage: Stage::Connecting(after(now.mono, crate::protocol::CONNECT_TIMEOUT)),
             attempt: Attempt::default(),
         }

@@ -21,7 +21,7 @@ use super::pairs::{Opened, Pairs, path_of, track_of};
 use super::publisher::Publisher;
 use super::request::{key_of, no_subscription_status, params_of, refusal_status};
 use super::viewer::Viewer;
-use crate::hub::{Delivery, Selection};
+use crate::hub::Delivery;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::row::Security;
 use crate::protocol::rtp_mapping::Source;
@@ -159,8 +159,8 @@ impl RtspSession {
         self.role = Role::AskedPlay;
         (self.plays, self.is_seasoned) = (Some(key.clone()), false);
         let params = params_of(&request.target);
-        let selection = asked_selection(&params).unwrap_or(Selection::EACH);
-        self.format = Format::new(&package::FORMAT, 0).select(selection);
+        let format = Format::new(&package::FORMAT, 0);
+        self.format = asked_selection(&params).map_or(format, |selection| format.select(selection));
         let ask = PlayAsk {
             key,
             format: self.format,

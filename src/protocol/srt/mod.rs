@@ -71,6 +71,7 @@ static FORMAT: FormatKind = FormatKind {
     name: "ts",
     counted_as: None,
     is_enabled: is_playback_enabled,
+    selection: SELECTION,
     package: |_| Some(Box::new(TsPackage::live())),
     is_given_up_by_close: false,
     is_for_nodes: false,

@@ -51,7 +51,7 @@ impl SrtPush {
         while let Some(event) = self.publishing.as_mut().and_then(|publishing| publishing.poll_event()) {
             match event {
                 PublisherEvent::Ready => {
-                    let format = Format::new(&super::FORMAT, 0).select(super::SELECTION);
+                    let format = Format::new(&super::FORMAT, 0);
                     self.attempt.broadcast(now, format);
                 }
                 PublisherEvent::Closed(reason) => self.attempt.end(&reason),

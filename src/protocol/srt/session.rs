@@ -33,7 +33,8 @@ mod tests;
 
 /// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
-/// Maximum time from the verdict to a publisher's first data.
+/// Maximum time from the verdict to a publisher's first data, without the time for which the connection holds received
+/// data.
 const FIRST_WITHIN: Duration = Duration::from_secs(20);
 /// Maximum time without data, for which the connection itself may be kept alive.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -163,11 +164,12 @@ impl SrtSession {
             && let Some(event) = self.connection.poll_event()
         {
             match event {
-                ::srt::Event::Connected(agreed) => {
-                    if let Role::Viewer(packer, _) = &mut self.role {
-                        *packer = Packer::new(agreed.payload_max);
-                    }
-                }
+                ::srt::Event::Connected(agreed) => match &mut self.role {
+                    Role::Viewer(packer, _) => *packer = Packer::new(agreed.payload_max),
+                    // Data that arrives in time is delivered after the latency.
+                    Role::Publisher { silent_at, .. } => *silent_at += agreed.receive_latency,
+                    Role::None | Role::AskedPublish | Role::AskedPlay => {}
+                },
                 ::srt::Event::Payload(payload) => self.payload(now, &payload),
                 ::srt::Event::Skipped(_) => {
                     if let Role::Publisher { ingest, .. } = &mut self.role {
@@ -184,8 +186,9 @@ impl SrtSession {
         *silent_at = now + SILENCE_MAX;
         ingest.arrive(now);
         ingest.handle(payload);
-        if ingest.has_bad() && usable.is_first_bad() {
-            let reason = ts::BAD_FRAME;
+        if let Some(reason) = ingest.why_bad()
+            && usable.is_first_bad()
+        {
             self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
         }
         self.take_units();

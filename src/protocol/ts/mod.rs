@@ -19,7 +19,6 @@ pub(in crate::protocol) use ingest::Stats;
 /// Time scale of PTS and DTS.
 const TICKS: Timescale = Timescale::new(mpegts::TICKS_PER_SECOND);
 /// The reason logged for the first malformed frame.
-pub(in crate::protocol) const BAD_FRAME: &str =
-    "a frame that is malformed, or of a codec that is not carried";
+const BAD_FRAME: &str = "a frame that is malformed, or of a codec that is not carried";
 #[cfg(test)]
 mod tests;

@@ -629,6 +629,7 @@ fn audio_resynchronises_after_a_loss() {
     let mut publisher = Publisher::new(None, Some(StreamKind::MpegAudio { mpeg2: false }));
     assert_eq!(publisher.audio(0, &[&[0xff, 0xfd, 0x94, 0x64][..], &[0; 300]].concat()), []);
     assert_eq!(publisher.ingest.stats().bad, 1);
+    assert_eq!(publisher.ingest.why_bad(), Some("MPEG audio of layer II (MP2) is not carried"));
     assert!(publisher.ingest.tracks().is_empty());
 }
 

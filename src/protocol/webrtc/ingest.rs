@@ -31,6 +31,8 @@ use crate::protocol::rtp_mapping::configs;
 
 /// Maximum time for which the first units wait until every media section has a track.
 const START_WAIT: Duration = Duration::from_secs(2);
+/// Maximum time from the connection to the first frame of a publisher that must send.
+const FIRST_WITHIN: Duration = Duration::from_secs(20);
 /// Maximum number of waiting units, and of their bytes.
 const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
@@ -73,6 +75,10 @@ pub(super) struct Ingest {
     began: Instant,
     sender: SenderTime,
     starting: bool,
+    /// True if the publisher must send media soon after it is connected.
+    must_send: bool,
+    /// Time by which the first frame must arrive; `None` without such a limit, and after that frame.
+    first_by: Option<Instant>,
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     waiting_bytes: usize,
     dropped: u64,
@@ -120,12 +126,33 @@ impl Ingest {
             began: now,
             sender: SenderTime::default(),
             starting: true,
+            must_send: false,
+            first_by: None,
             units: VecDeque::new(),
             waiting_bytes: 0,
             dropped: 0,
             rates: Rates::default(),
             rated: None,
         }
+    }
+
+    /// Requires the first frame soon after the publisher is connected, unless there is no section for media. After that
+    /// frame a publisher may be silent, because its tracks can be muted.
+    pub(super) const fn require_media(&mut self) {
+        self.must_send = true;
+    }
+
+    /// Begins the wait for the first frame, because the publisher is connected.
+    pub(super) fn connected(&mut self, now: Instant) {
+        let has_begun = self.sections.iter().any(|one| one.heard.is_some());
+        if self.must_send && !has_begun && !self.sections.is_empty() {
+            self.first_by = self.first_by.or_else(|| now.checked_add(FIRST_WITHIN));
+        }
+    }
+
+    /// True if the first frame has not arrived in time.
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        self.first_by.is_some_and(|by| by <= now)
     }
 
     /// Takes a complete frame of a section. Returns false if the frame is dropped because a key frame is needed first.
@@ -136,6 +163,7 @@ impl Ingest {
         frame: Frame,
         sampled: Option<NtpTime>,
     ) -> bool {
+        self.first_by = None;
         let Some(at) = self.place_of(section, layer, frame.layer) else { return true };
         if !self.sections.iter().any(|one| one.clock.has_begun()) {
             // The wait for the other sections begins with the first frame, because ICE and DTLS took the time before
@@ -322,9 +350,10 @@ impl Ingest {
         self.sections.iter().find(|one| one.track == track).map(|one| (one.section, one.layer))
     }
 
-    /// Returns the time at which the first units stop waiting.
+    /// Returns the time at which the first units stop waiting, or by which the first frame must arrive.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        (self.starting && !self.units.is_empty()).then(|| self.began.checked_add(START_WAIT)).flatten()
+        let waits = self.starting && !self.units.is_empty();
+        waits.then(|| self.began.checked_add(START_WAIT)).flatten().or(self.first_by)
     }
 
     /// Ends the wait of the first units, if they have waited long enough or all sections have a track.

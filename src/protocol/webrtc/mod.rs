@@ -26,6 +26,7 @@ mod layers;
 mod load;
 mod messages;
 mod negotiation;
+mod pace;
 mod package;
 mod patience;
 mod playout;
@@ -46,6 +47,7 @@ use super::first_bytes::FirstBytes;
 use super::http::Handler;
 use super::row::{Listener, LoadUse, Port, Protocol, Scheme, Security, Sockets};
 use crate::http::{BodyKind, Cors, Method, Methods, Mount};
+use crate::hub::Selection;
 use crate::types::Ingest;
 use package::RtcPackage;
 use port::RtcPort;
@@ -61,6 +63,7 @@ static FORMAT: FormatKind = FormatKind {
     name: "webrtc",
     counted_as: Some("webrtc"),
     is_enabled: settings::is_enabled,
+    selection: Selection::DEFAULT,
     package: |_| Some(Box::new(RtcPackage::default())),
     is_given_up_by_close: false,
     is_for_nodes: false,

@@ -10,7 +10,7 @@
 //! codec, and carry one stream after another, depending on who speaks ([`seated`]). Only streams with a seat are
 //! subscribed to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,6 +25,7 @@ use self::seated::Seats;
 use super::codecs::Codecs;
 use super::info::{Bitrates, TrackInfo};
 use super::negotiation;
+use super::pace::Pace;
 use super::viewer::Viewer;
 use crate::auth::access::is_stream_id;
 use crate::types::Handle;
@@ -40,6 +41,8 @@ pub(super) use self::seating::SEATS_MAX;
 
 /// Maximum number of streams of a main track sent to a viewer at the same time.
 pub(super) const STREAMS_MAX: usize = 50;
+/// Maximum number of streams that wait until one of the others leaves.
+const WAITING_MAX: usize = 1000;
 /// Maximum number of streams that take turns on the seats of a viewer that has only seats.
 const CANDIDATES_MAX: usize = 1000;
 /// Maximum number of forms in which a track is offered: for H.264, its own profile and the profiles that every
@@ -181,6 +184,8 @@ pub(super) struct Room {
     choice: Choice,
     members: BTreeMap<Handle, Member>,
     ids: BTreeMap<Arc<str>, Handle>,
+    /// Streams that there was no room for, in their order of arrival.
+    waiting: VecDeque<Arc<str>>,
     places: Vec<Place>,
     /// The index of the place whose section carries the transport.
     transport: usize,
@@ -195,6 +200,8 @@ pub(super) struct Room {
     is_open: bool,
     /// True if the last offer is out of date.
     is_stale: bool,
+    /// The pace of the page's commands: while they wait, seats and offers wait with them.
+    pace: Pace,
     last: Handle,
 }
 
@@ -207,6 +214,7 @@ impl Room {
             choice,
             members: BTreeMap::new(),
             ids: BTreeMap::new(),
+            waiting: VecDeque::new(),
             places: std::iter::once(transport).chain(data).collect(),
             transport: 0,
             numbers: Numbers::default(),
@@ -216,6 +224,7 @@ impl Room {
             window: 0..STREAMS_MAX,
             is_open: false,
             is_stale: true,
+            pace: Pace::default(),
             last: Handle::ONLY,
         };
         room.offer_seats();
@@ -276,8 +285,13 @@ impl Room {
     }
 
     fn add(&mut self, id: &Arc<str>, wants: (bool, bool)) -> Option<Handle> {
-        let most = if self.seats.are_all() { CANDIDATES_MAX } else { STREAMS_MAX };
-        if self.ids.contains_key(id) || !self.choice.takes(id) || self.members.len() >= most {
+        if self.ids.contains_key(id) || !self.choice.takes(id) {
+            return None;
+        }
+        if self.is_full() {
+            if self.waiting.len() < WAITING_MAX && !self.waiting.contains(id) {
+                self.waiting.push_back(Arc::clone(id));
+            }
             return None;
         }
         let is_free = |handle: &Handle| !self.members.contains_key(handle) && *handle != Handle::ONLY;
@@ -304,8 +318,25 @@ impl Room {
         Some(handle)
     }
 
+    /// True if there is no room for another stream.
+    fn is_full(&self) -> bool {
+        self.members.len() >= if self.seats.are_all() { CANDIDATES_MAX } else { STREAMS_MAX }
+    }
+
+    /// Adds a stream that waits, if there is room for it now. Returns the handle under which to subscribe to it.
+    fn add_waiting(&mut self) -> Option<(Handle, Arc<str>)> {
+        while !self.is_full() {
+            let id = self.waiting.pop_front()?;
+            if let Some(handle) = self.came(&id) {
+                return Some((handle, id));
+            }
+        }
+        None
+    }
+
     /// Removes a stream that has left. Returns its subscription, if there is one.
     pub(super) fn left(&mut self, id: &str) -> Option<Handle> {
+        self.waiting.retain(|waiting| **waiting != *id);
         let handle = *self.ids.get(id)?;
         let member = self.take_out(handle)?;
         (member.state != Subscribed::No).then_some(handle)
@@ -320,6 +351,9 @@ impl Room {
         let member = self.members.remove(&handle)?;
         self.ids.remove(&member.id);
         self.loud.forget(handle);
+        if member.state != Subscribed::No {
+            self.seats.retry();
+        }
         self.leave_seats(handle);
         self.give_up(handle);
         Some(member)
@@ -465,6 +499,18 @@ impl Room {
             member.viewer = None;
         }
         self.take_tracks(handle, tracks, codecs);
+    }
+
+    // ---- commands of the page
+
+    /// True if streams take turns on seats of any kind.
+    pub(super) const fn has_seats(&self) -> bool {
+        self.seats.has(TrackKind::Video) || self.seats.has(TrackKind::Audio)
+    }
+
+    /// The pace at which commands take effect.
+    pub(super) const fn pace(&mut self) -> &mut Pace {
+        &mut self.pace
     }
 
     // ---- offers
@@ -645,10 +691,14 @@ impl Room {
         Some(Bitrates { target, video: sum(|rates| rates.video), audio: sum(|rates| rates.audio) })
     }
 
-    /// Returns the time of the next evaluation of a path, or of the next list of speakers.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    /// Returns the time at which waiting commands take effect, or refused streams are tried again; while `connected`, also the time of the next evaluation
+    /// of a path, or of the next list of speakers.
+    pub(super) fn poll_timeout(&self, connected: bool) -> Option<Instant> {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
-        viewers.filter_map(|viewer| viewer.poll_timeout()).chain(self.loud.poll_timeout()).min()
+        let media = viewers.filter_map(|viewer| viewer.poll_timeout()).chain(self.loud.poll_timeout());
+        // While commands wait, so does everything else that changes subscriptions.
+        let due = self.pace.poll_timeout().or_else(|| self.seats.retry_at());
+        media.filter(|_| connected).chain(due).min()
     }
 }
 
@@ -679,38 +729,36 @@ impl Place {
     }
 }
 
-/// Payload types of forms: the same in all sections, for the life of the peer (RFC 9143 §9.1).
+/// Forms with their payload types: the same in all sections, for the life of the peer (RFC 9143 §9.1).
 #[derive(Debug, Default)]
-struct Numbers(Vec<(String, PayloadType)>);
+struct Numbers(Vec<Format>);
 
 impl Numbers {
     /// Records the payload type that a form already has.
     fn keep(&mut self, format: &Format) {
-        self.0.push((Self::name(format), format.payload_type()));
+        self.0.push(format.clone());
     }
 
-    fn name(format: &Format) -> String {
-        let map = &format.rtpmap;
-        format!("{}/{}/{:?} {}", map.encoding, map.clock_rate, map.channels, format.parameters)
-    }
-
-    /// Gives a form its payload type. Returns false if none is left.
+    /// Gives a form its payload type. Returns false if none is left. Streams whose forms differ only in a level share one:
+    /// there are fewer payload types than streams of a room.
     fn give(&mut self, format: &mut Format) -> bool {
         if !PAYLOAD_TYPES.contains(&format.payload_type().number()) {
             // A form with a static payload type keeps it.
             return true;
         }
-        let name = Self::name(format);
-        let known = self.0.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-        let number = known.or_else(|| {
-            let is_free = |number: &PayloadType| self.0.iter().all(|(_, taken)| taken != number);
-            let number = PAYLOAD_TYPES.filter_map(PayloadType::new).find(is_free)?;
-            self.0.push((name, number));
-            Some(number)
-        });
-        if let Some(number) = number {
-            format.rtpmap.payload_type = number;
+        if let Some(known) = self.0.iter().find(|known| known.matches(format)) {
+            format.parameters.clone_from(&known.parameters);
+            format.rtpmap.payload_type = known.payload_type();
+            return true;
         }
-        number.is_some()
+        let is_free = |number: &PayloadType| self.0.iter().all(|known| known.payload_type() != *number);
+        let Some(number) = PAYLOAD_TYPES.filter_map(PayloadType::new).find(is_free) else {
+            let (codec, parameters) = (&format.rtpmap.encoding, &format.parameters);
+            tracing::info!(%codec, %parameters, "a form is not offered to a room's viewer: no payload type is left");
+            return false;
+        };
+        format.rtpmap.payload_type = number;
+        self.0.push(format.clone());
+        true
     }
 }

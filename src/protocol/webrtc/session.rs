@@ -50,6 +50,8 @@ use crate::types::{Handle, SessionRef, StreamKey};
 
 /// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
+/// Number of waiting events up to which the client's questions are answered.
+const ANSWERS_MAX: usize = 256;
 /// Maximum time that a viewer waits for the first tracks of its stream. A client's description is awaited three
 /// times as long.
 const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
@@ -228,6 +230,11 @@ impl RtcSession {
         match (verdict, answer) {
             (Ok(grant), Some(answer)) => {
                 self.begin_ingest(ctx, &grant);
+                // A client that asks with an offer, as by WHIP, has media to send. A participant of a room, which is asked
+                // for its offer, may join without any.
+                if let Role::Publisher(ingest) = &mut self.role {
+                    ingest.require_media();
+                }
                 self.send_description(ctx, answer);
             }
             (Ok(grant), None) => {
@@ -378,6 +385,8 @@ impl RtcSession {
             ToSession::Pin { name, pins } => self.pin_in_room(ctx, name, *pins),
             ToSession::LimitVideos(count) => self.limit_videos(ctx, *count),
             ToSession::Force(height) => self.force(*height),
+            // A client that asks faster than it reads is not answered each time.
+            ToSession::Info if self.events.len() >= ANSWERS_MAX => {}
             ToSession::Info => {
                 let tracks = match &self.role {
                     Role::Viewer(viewer) => viewer.info(),
@@ -484,6 +493,24 @@ impl RtcSession {
         }
     }
 
+    pub(super) fn note_connected(&mut self, ctx: &Context<'_>) {
+        self.connected = true;
+        self.tell(FromSession::Connected);
+        match &mut self.role {
+            Role::Publisher(ingest) => ingest.connected(ctx.now.mono),
+            Role::Viewer(_) => {
+                self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(false)));
+            }
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::Granted(_)
+            | Role::AskedPlay(_)
+            | Role::Offered(..)
+            | Role::Room(_) => {}
+        }
+        self.room_connected();
+    }
+
     fn peer_event(&mut self, ctx: &Context<'_>, event: ::webrtc::Event) {
         match event {
             ::webrtc::Event::PathOpened(path) => {
@@ -495,14 +522,7 @@ impl RtcSession {
                     self.ways.close(path).map(|way| Event::Port(PortEvent::Claim(Claim::Close(way)))),
                 );
             }
-            ::webrtc::Event::Connected => {
-                self.connected = true;
-                self.tell(FromSession::Connected);
-                if let Role::Viewer(_) = self.role {
-                    self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(false)));
-                }
-                self.room_connected();
-            }
+            ::webrtc::Event::Connected => self.note_connected(ctx),
             ::webrtc::Event::Frame { section, layer, frame, sampled } => {
                 if let Role::Publisher(ingest) = &mut self.role {
                     if !ingest.frame(ctx.now.mono, (section, layer), frame, sampled) {
@@ -736,10 +756,7 @@ impl Timers for RtcSession {
             self.refuse(why);
         }
         match &mut self.role {
-            Role::Publisher(ingest) => {
-                ingest.try_start(ctx.now.mono);
-                self.take_units();
-            }
+            Role::Publisher(_) => self.publisher_timeout(ctx),
             Role::Viewer(viewer) if self.connected => {
                 let bitrates = viewer.poll_bitrates(ctx.now.mono, &self.peer);
                 if viewer.look(ctx.now.mono, &mut self.peer, 1) {
@@ -747,13 +764,12 @@ impl Timers for RtcSession {
                 }
                 bitrates.into_iter().for_each(|bitrates| self.tell(FromSession::Bitrates(bitrates)));
             }
-            Role::Room(_) if self.connected => self.look_at_room(ctx),
+            Role::Room(_) => self.room_timeout(ctx),
             Role::None
             | Role::AskedPublish(_)
             | Role::Granted(_)
             | Role::AskedPlay(_)
             | Role::Offered(..)
-            | Role::Room(_)
             | Role::Viewer(_) => {}
         }
     }
@@ -762,13 +778,12 @@ impl Timers for RtcSession {
         let of_role = match &self.role {
             Role::Publisher(ingest) => ingest.poll_timeout(),
             Role::Viewer(viewer) if self.connected => viewer.poll_timeout(),
-            Role::Room(room) if self.connected => room.poll_timeout(),
+            Role::Room(room) => room.poll_timeout(self.connected),
             Role::None
             | Role::AskedPublish(_)
             | Role::Granted(_)
             | Role::AskedPlay(_)
             | Role::Offered(..)
-            | Role::Room(_)
             | Role::Viewer(_) => None,
         };
         [self.peer.poll_timeout(), self.describe_by, of_role].into_iter().flatten().min()

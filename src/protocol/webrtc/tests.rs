@@ -103,6 +103,67 @@ fn with(key: &str, value: &str) -> Codecs {
     RtcAppSettings::of(&app).codecs
 }
 
+/// A publisher of `live/s` that has made its offer, and was granted its stream.
+fn granted_publisher(start: Instant) -> RtcSession {
+    let (now, apps, server, blobs) =
+        (Now { mono: start, wall_ms: 0 }, Apps::new(), SessionSettings::default(), Blobs::default());
+    let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
+    let ask =
+        Ask { publishes: true, offer: Some(offer(&[Codec::H264], Direction::SendRecv)), ..play_ask(None) };
+    let asker = SessionRef::new(WorkerId(0), ConnId { slot: 1, generation: 0 });
+    let parts = (config(2, true), anchor(start), "192.0.2.1:5000".parse().unwrap());
+    let mut session = RtcSession::new(&ctx, parts, asker, ask, Seed::from_number(2)).unwrap();
+    let verdict = PublicationNews::Verdict(Ok(grant()));
+    session.handle_reply(&ctx, Reply::Publication(Handle::ONLY, verdict));
+    session
+}
+
+#[test]
+fn a_publisher_that_offers_media_must_send_some_but_may_be_silent_later() {
+    let start = Instant::now();
+    let after = |ms| start + Duration::from_millis(ms);
+    let sections = published(&[Codec::H264], Codecs::ALL);
+    let mut ingest = Ingest::new(start, &grant(), &sections);
+    ingest.connected(start);
+    assert_eq!(ingest.poll_timeout(), None, "a participant of a room may send nothing");
+    ingest.require_media();
+    assert_eq!(ingest.poll_timeout(), None, "it is not connected");
+    ingest.connected(after(5000));
+    ingest.connected(after(9000));
+    assert_eq!(ingest.poll_timeout(), Some(after(25_000)));
+    assert!(!ingest.is_silent(after(24_999)) && ingest.is_silent(after(25_000)));
+    ingest.frame(after(24_000), (AUDIO, 0), Frame::new(0, false, Bytes::from_static(b"sound")), None);
+    ingest.connected(after(30_000));
+    assert!(!ingest.is_silent(after(1_000_000)));
+    // Data channels alone are no reason to end a publisher.
+    let mut ingest = Ingest::new(start, &grant(), &[]);
+    ingest.require_media();
+    ingest.connected(start);
+    assert_eq!(ingest.poll_timeout(), None);
+}
+
+#[test]
+fn a_publisher_that_sends_no_media_loses_its_stream() {
+    let start = Instant::now();
+    let mut session = granted_publisher(start);
+    let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
+    let at = |ms| Now { mono: start + Duration::from_millis(ms), wall_ms: 0 };
+    let context = |now| Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
+    let events = |session: &mut RtcSession, now| -> Vec<String> {
+        let events = std::iter::from_fn(|| session.poll_event(&context(now)));
+        events.map(|event| format!("{event:?}")).collect()
+    };
+    events(&mut session, at(0));
+    session.note_connected(&context(at(1000)));
+    session.publisher_timeout(&context(at(20_999)));
+    let before = events(&mut session, at(20_999));
+    assert!(!before.iter().any(|event| event.contains("Over")), "{before:?}");
+    session.publisher_timeout(&context(at(21_000)));
+    let ended = events(&mut session, at(21_000));
+    assert!(ended.iter().any(|event| event.contains("Over(Lost)")), "{ended:?}");
+    assert!(ended.last().unwrap().contains("the publisher sends no media"), "{ended:?}");
+}
+
 #[test]
 fn a_codec_that_is_switched_off_is_neither_taken_nor_given() {
     for (key, codec, name) in [

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use super::info::{Bitrates, Rates, TrackInfo};
 use super::layers::{Forced, Layers, PathState, Step};
 use super::negotiation;
+use super::pace::Pace;
 use super::package::clock_of;
 use super::patience::Patience;
 use super::playout;
@@ -72,6 +73,8 @@ pub(super) struct Viewer {
     patience: Patience,
     /// The choice among renditions; `None` if the stream has none.
     layers: Option<Box<Layers>>,
+    /// The pace of selections that the client's commands cause.
+    pace: Pace,
     /// True if the choice among renditions has just begun, and the hub must be notified of the selection.
     selects: bool,
     thinning: Thinning,
@@ -122,6 +125,7 @@ impl Viewer {
             clock: None,
             thinning: Thinning::default(),
             rates: Rates::default(),
+            pace: Pace::default(),
             patience: Patience::default(),
             tracks: Arc::clone(tracks),
         };
@@ -235,6 +239,12 @@ impl Viewer {
         self.wants
     }
 
+    /// Records a command that changes the selection. Returns true if the hub may be notified now; otherwise
+    /// [`Viewer::look`] returns true in time.
+    pub(super) fn may_select(&mut self, now: Instant) -> bool {
+        self.pace.may_change(now)
+    }
+
     /// Sets the height that the viewer wants; `None` to choose by the path.
     pub(super) fn force(&mut self, height: Option<u32>) {
         if let Some(layers) = &mut self.layers {
@@ -293,7 +303,8 @@ impl Viewer {
     /// Evaluates the path, of which this viewer may use one of `shares` equal parts. Returns true if the selection has
     /// changed.
     pub(super) fn look(&mut self, now: Instant, peer: &mut Peer, shares: usize) -> bool {
-        let Some(layers) = &mut self.layers else { return false };
+        let is_due = self.pace.poll(now);
+        let Some(layers) = &mut self.layers else { return is_due };
         if std::mem::take(&mut self.selects) {
             return true;
         }
@@ -301,9 +312,9 @@ impl Viewer {
             Some(Step::Switch) => true,
             Some(Step::Probe(bits)) => {
                 peer.probe(now, bits.saturating_mul(u64::try_from(shares).unwrap_or(1)));
-                false
+                is_due
             }
-            None => false,
+            None => is_due,
         }
     }
 
@@ -335,7 +346,7 @@ impl Viewer {
     /// Returns the time of the next evaluation or report.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let layers = self.layers.as_ref().map(|layers| layers.poll_timeout());
-        [layers, self.tells_at].into_iter().flatten().min()
+        [layers, self.tells_at, self.pace.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Returns the output that carries a unit: the output of the unit's track or, with the flag set, the output of
@@ -377,11 +388,11 @@ impl Viewer {
         if entry.dts_ms <= output.floor_ms {
             return Outcome::Done;
         }
-        output.newest_ms = entry.dts_ms;
         let Some((codec, edge)) = logs.edge(output.track) else { return Outcome::Done };
         if codec != output.codec {
             return Outcome::OtherCodec;
         }
+        output.newest_ms = entry.dts_ms;
         let unit = &packets.unit;
         let behind = edge.wrapping_sub(unit.timestamp);
         if is_other && output.begun {

@@ -5,8 +5,8 @@
 
 use super::*;
 use crate::hub::Selection;
-use crate::mail::{Progress, StreamEnd};
-use crate::protocol::WantedBlob;
+use crate::mail::{Message, Progress, StreamEnd};
+use crate::protocol::{FamilyEvent, PublishAsk, WantedBlob};
 
 /// Number of table entries in the small run.
 const FEW: usize = 1500;
@@ -198,4 +198,35 @@ fn m_28_leaving_costs_what_was_held() {
         }
     }
     assert!(bad.is_empty(), "{bad:#?}");
+}
+
+/// A page may stop its stream and publish it again in one message.
+#[test]
+fn who_is_told_to_leave_has_left_before_who_begins_later() {
+    let mut rig = Rig::new();
+    let (former, leaves) = rig.publisher();
+    let ((later, begins), (socket, page)) = (rig.connect(), rig.connect());
+    rig.outputs();
+    leaves.say(Event::Publication(Handle::ONLY, PublicationEvent::Over(Departure::Clean)));
+    let ask = PublishAsk {
+        key: StreamKey::new("live", "s"),
+        ingest: Ingest::PULL,
+        user_agent: String::new(),
+        params: Vec::new(),
+        via: Vec::new(),
+        zero_ms: None,
+        of_foreign_page: false,
+    };
+    begins.say(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
+    let tell = |id| {
+        let (to, message) = (SessionRef::new(WorkerId(0), id), Message::new(()));
+        Event::Family(FamilyEvent::Tell { to, message })
+    };
+    rig.say(socket, &page, [tell(former), tell(later)]);
+    let told = |output| match output {
+        Output::Control(ToControl::PublisherGone { .. }) => Some("gone"),
+        Output::Control(ToControl::Publish { .. }) => Some("publish"),
+        _ => None,
+    };
+    assert_eq!(rig.outputs().into_iter().filter_map(told).collect::<Vec<_>>(), ["gone", "publish"]);
 }

@@ -97,9 +97,9 @@ impl Pair {
 fn a_silent_publisher_yields_after_the_setting() {
     let mut pair = Pair::new();
     let first = pair.session(pair.first.0);
-    pair.first_sends(1000, true);
     pair.pass(2 * AFTER_MS);
     assert!(pair.yielded().is_empty(), "there is no standby that sends");
+    pair.first_sends(1000, true);
     pair.second_sends(77_000, true);
     let sends = |mail: &ToControl| matches!(mail, ToControl::StandbySends { sends: true, .. });
     assert_eq!(pair.told().iter().filter(|mail| sends(mail)).count(), 1);
@@ -117,6 +117,86 @@ fn a_silent_publisher_yields_after_the_setting() {
     // Units that arrive before the takeover belong to nobody.
     pair.first_sends(1080, true);
     assert_eq!(pair.position(), None);
+}
+
+#[test]
+fn publishers_of_one_picture_a_second_do_not_take_turns() {
+    let mut pair = Pair::new();
+    let (first, second) = (pair.session(pair.first.0), pair.session(pair.second.0));
+    let mut at = 0;
+    let mut send = |pair: &mut Pair, is_first_there: bool, count: i64| {
+        for _ in 0..count {
+            if is_first_there {
+                pair.first_sends(1000 + at, true);
+            }
+            pair.pass(500);
+            pair.second_sends(77_000 + at, true);
+            pair.pass(500);
+            at += 1000;
+        }
+    };
+    send(&mut pair, true, 3);
+    pair.tell(true);
+    send(&mut pair, true, 40);
+    assert!(pair.yielded().is_empty());
+    // The first one counts as silent after twice the time between its pictures.
+    send(&mut pair, false, 1);
+    let yielded = pair.yielded();
+    let [(session, seam)] = &yielded[..] else { panic!("{yielded:?}") };
+    assert_eq!((*session, seam.silent), (first, Duration::from_millis(2000)));
+    let seam = seam.clone();
+    pair.take_over(pair.second.0, seam);
+    pair.tell(true);
+    // When the first one is back, the other keeps the stream.
+    send(&mut pair, true, 40);
+    assert!(pair.yielded().is_empty());
+    assert_eq!(pair.position().unwrap().1, Some(second));
+}
+
+#[test]
+fn a_publisher_whose_units_are_left_out_is_not_silent() {
+    let mut pair = Pair::new();
+    let first = pair.session(pair.first.0);
+    pair.first_sends(1000, true);
+    pair.rig.worker.handle_mail(pair.rig.now, ToWorker::Yield { session: first, stream: STREAM });
+    let (_, seam) = pair.yielded().remove(0);
+    pair.second_sends(77_000, false);
+    pair.take_over(pair.second.0, seam);
+    pair.tell(true);
+    // Nothing is sent until its first key frame.
+    for at in 1..100 {
+        pair.second_sends(77_000 + at * 40, false);
+        pair.pass(40);
+    }
+    assert!(pair.yielded().is_empty());
+    let stream = &pair.rig.worker.live.streams[&STREAM];
+    assert_eq!(stream.head_ms(), Some(1000));
+}
+
+#[test]
+fn script_data_neither_keeps_a_frozen_publisher_nor_makes_a_standby_send() {
+    let mut pair = Pair::new();
+    let (first, second) = (pair.first.clone(), pair.second.clone());
+    let script_data = |dts| {
+        let (track, payload) = (TrackId::DATA, Bytes::from_static(b"onFI"));
+        let unit = AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch: 0, payload };
+        Event::Publication(Handle::ONLY, PublicationEvent::Unit { unit, tracks: video_tracks() })
+    };
+    pair.first_sends(1000, true);
+    pair.rig.say(second.0, &second.1, [script_data(76_000)]);
+    let sends = |mail: &ToControl| matches!(mail, ToControl::StandbySends { .. });
+    assert!(!pair.told().iter().any(sends));
+    pair.second_sends(77_000, true);
+    assert!(pair.told().iter().any(sends));
+    pair.tell(true);
+    for at in 0..3 {
+        assert!(pair.yielded().is_empty());
+        pair.pass(AFTER_MS / 3);
+        pair.rig.say(first.0, &first.1, [script_data(1010 + at)]);
+        pair.second_sends(77_010 + at, false);
+    }
+    pair.pass(1);
+    assert_eq!(pair.yielded().len(), 1);
 }
 
 #[test]

@@ -41,8 +41,8 @@ fn t_09_a_full_disk_ends_a_recording_until_there_is_space() {
     disk.leave(0);
     receiver.wait_for("hook", "recordingFailed cam");
     assert!(failures(&disk.server) >= 1);
-    let log = fs::read_to_string(disk.folder.join("log/millstream.log")).unwrap_or_default();
-    assert!(log.contains("recording failed; retrying"), "{log}");
+    let log = || fs::read_to_string(disk.folder.join("log/millstream.log")).unwrap_or_default();
+    wait_for("its line in the log", secs(10), || log().contains("recording failed; retrying"));
     assert_eq!(disk.server.api().broadcast("live", "cam").unwrap()["status"], "broadcasting");
     disk.free();
     // The server tries again with the next file. The part recorded before the disk was full can be played.

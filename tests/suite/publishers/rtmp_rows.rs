@@ -86,6 +86,11 @@ pub const ROWS: &[Row] = &[
         },
         EXACT,
     ),
+    row(
+        "there is no sequence header at all",
+        |p| p.messages.retain(|m| m.body.get(1) != Some(&0) || !matches!(m.kind, AUDIO | VIDEO)),
+        refused("no frame could be used within 15 s"),
+    ),
     row("sets come in band beside the sequence header", sets_in_band, EXACT),
     row("sets in band change the size of pictures", larger_sets, EXACT.checked(larger)),
     row(

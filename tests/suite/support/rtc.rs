@@ -393,7 +393,7 @@ impl RtcClient {
 
     /// Runs the client until `done` returns true; the limit only detects hangs.
     pub fn run_until(&mut self, what: &str, limit: Duration, mut done: impl FnMut(&Self) -> bool) {
-        let began = Instant::now();
+        let (began, limit) = (Instant::now(), limit.max(super::PATIENCE));
         while !done(self) {
             assert!(began.elapsed() < limit, "waited {limit:?} for {what}: {:?}", self.peer.stats());
             self.step();

@@ -101,14 +101,17 @@ struct Last {
     dts_ms: i64,
     /// Time since the previous unit, in milliseconds.
     step_ms: i64,
+    /// True if a segment may begin with the unit.
+    begins: bool,
 }
 
 impl Last {
     /// Records a unit that follows `before`. If `changed`, the time between the two is not its duration and is
     /// ignored.
-    fn next(before: Option<Self>, dts_ms: i64, changed: bool) -> Self {
+    fn next(before: Option<Self>, unit: &Unit, changed: bool) -> Self {
+        let (dts_ms, begins) = (unit.dts_ms, unit.begins);
         let step_ms = before.map_or(STEP_MS, |last| dts_ms.saturating_sub(last.dts_ms).max(0));
-        Self { dts_ms, step_ms: if changed { STEP_MS } else { step_ms } }
+        Self { dts_ms, step_ms: if changed { STEP_MS } else { step_ms }, begins }
     }
 
     const fn end_ms(&self) -> i64 {
@@ -427,7 +430,7 @@ impl Window {
             *largest_ms = lag_ms.max(*largest_ms);
         }
         let last = if unit.leads { &mut self.last } else { &mut self.beside };
-        *last = Some(Last::next(*last, unit.dts_ms, changed));
+        *last = Some(Last::next(*last, unit, changed));
         if let Some(open) = &mut self.open {
             open.begins = open.begins.or_else(|| unit.leads.then_some(unit.begins));
             return;
@@ -440,6 +443,14 @@ impl Window {
         let begin_ms = end.filter(|_| !changed).map_or(unit.dts_ms, |end| end.at_ms.min(unit.dts_ms));
         let date_ms = begin_ms.saturating_add(offset_ms);
         self.open = Some(Open { begin_ms, date_ms, discontinuity, begins });
+    }
+
+    /// The growing segment begins with the last unit of the leading track, which was not complete when the segment
+    /// before it ended.
+    pub(super) fn begins_with_last(&mut self) {
+        if let (Some(open), Some(last)) = (&mut self.open, self.last) {
+            open.begins.get_or_insert(last.begins);
+        }
     }
 
     /// Handles splice information. Its tags precede the growing segment. Returns true if the information is
@@ -531,13 +542,13 @@ impl Window {
         self.open = Some(Open { begin_ms, date_ms, discontinuity, begins: None });
         self.playlist.version = self.playlist.version.max(GAP_VERSION);
         let gap = Segment { gap: true, ..self.open_segment(map, &[]) };
-        self.last = Some(Last { dts_ms: end_ms, step_ms: 0 });
+        self.last = Some(Last { dts_ms: end_ms, step_ms: 0, begins: true });
         self.close(end_ms, uri, 0, gap)
     }
 
     /// Maximum duration of a segment in milliseconds. A segment of this duration still rounds to the target duration,
     /// even if the duration of its last frame is unknown and only assumed.
-    fn longest_ms(&self) -> i64 {
+    pub(super) fn longest_ms(&self) -> i64 {
         match i64::try_from(self.playlist.target_duration.as_millis()) {
             Ok(0) => FIRST_MS_MAX,
             target_ms => target_ms.unwrap_or(i64::MAX).saturating_add(498),

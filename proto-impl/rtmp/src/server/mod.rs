@@ -63,6 +63,9 @@ pub struct Server {
     timers: Timers,
     /// Time at which the player last sent a byte or was last sent media.
     player_seen: Instant,
+    /// True from a ping until the peer's next bytes. Meanwhile, sent bytes are no sign of a player: the ping itself is
+    /// sent to one that is gone.
+    awaits_pong: bool,
     events: VecDeque<Event>,
     /// Input received while a request waits for the owner's decision.
     held: Vec<u8>,
@@ -80,6 +83,7 @@ impl Server {
             streams: Streams::new(config.message_streams_max),
             timers,
             player_seen: now,
+            awaits_pong: false,
             events: VecDeque::new(),
             held: Vec::new(),
             config,
@@ -156,6 +160,9 @@ impl Server {
             let message = self.next_message(now, input);
             let taken = u64::try_from(before.saturating_sub(input.len())).unwrap_or(0);
             self.link.stats.bytes_received = self.link.stats.bytes_received.saturating_add(taken);
+            if taken > 0 && std::mem::take(&mut self.awaits_pong) {
+                self.media_progress(now);
+            }
             let Some(message) = message? else { break };
             self.handle_message(now, &message)?;
         }
@@ -211,7 +218,10 @@ impl Server {
         if !matches!(self.streams.state(media.message_stream), Some(State::Publishing { .. })) {
             return self.link.count_bad(now);
         }
-        self.timers.set(Timer::Publisher, now, self.config.publisher_idle_timeout);
+        // Script data is no sign that the encoder still has anything to play.
+        if media.kind != MediaKind::Data {
+            self.timers.set(Timer::Publisher, now, self.config.publisher_idle_timeout);
+        }
         self.events.push_back(Event::Media(media));
         Ok(())
     }
@@ -267,6 +277,7 @@ impl Server {
             return false;
         }
         self.link.send_ping();
+        self.awaits_pong = true;
         self.timers.set(Timer::Player, now, left);
         true
     }

@@ -634,12 +634,25 @@ fn m_22_a_silent_publisher_ends_after_20_and_10_seconds() {
     assert_eq!(rig.closed(), None);
     rig.pass(secs(1));
     assert_eq!(rig.closed(), Some(CloseReason::Timeout(Timer::Publisher)), "a ping is no media");
+
+    // Script data neither counts as the first media nor as later media.
+    let mut rig = Rig::publishing();
+    for _ in 0..19 {
+        rig.pass(secs(1)).feed(&raw(4, 18, 1, 0, b"\x02\0\x04onFI"));
+    }
+    rig.feed(&video(1, 0, b"x"));
+    for _ in 0..9 {
+        rig.pass(secs(1)).feed(&raw(4, 18, 1, 0, b"\x02\0\x04onFI"));
+    }
+    assert_eq!((rig.closed(), rig.media().len()), (None, 29));
+    rig.pass(secs(1));
+    assert_eq!(rig.closed(), Some(CloseReason::Timeout(Timer::Publisher)));
 }
 
 #[test]
 fn a_player_is_idle_without_media_and_without_bytes() {
     let mut rig = Rig::playing();
-    rig.pass(secs(59));
+    rig.pass(secs(29));
     rig.server.media_progress(rig.now);
     rig.pass(secs(59)).feed(&control(3, &[0; 4]));
     rig.pass(secs(59));
@@ -665,6 +678,8 @@ fn a_player_of_a_silent_stream_is_pinged_and_stays_while_it_answers() {
     rig.pass(secs(30));
     assert_eq!(sent(&mut rig), ping);
     rig.pass(secs(29));
+    // The kernel took the ping. It would take it of a player that is gone, too.
+    rig.server.media_progress(rig.now);
     assert!(sent(&mut rig).is_empty(), "once");
     rig.pass(secs(1));
     assert_eq!(rig.closed(), Some(CloseReason::Timeout(Timer::Player)));

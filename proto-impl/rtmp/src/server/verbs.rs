@@ -135,9 +135,10 @@ impl Server {
         }
     }
 
-    /// Records that the owner has written media to the player.
+    /// Records that the owner has written media to the player. Has no effect between a ping and the next bytes of the
+    /// player.
     pub fn media_progress(&mut self, now: Instant) {
-        if self.streams.has_player() {
+        if self.streams.has_player() && !self.awaits_pong {
             self.player_seen = now;
             self.timers.set(Timer::Player, now, self.config.player_idle_timeout / 2);
         }

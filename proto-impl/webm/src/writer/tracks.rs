@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use media::codec::{opus, vp8, vp9};
-use media::{Codec, CodecConfig, TrackKind};
+use media::{Codec, CodecConfig, TrackKind, language};
 use wire::Reader;
 
 use crate::ebml::{put_binary, put_float, put_master, put_uint};
@@ -125,8 +125,8 @@ impl Description {
             put_uint(out, id::TRACK_UID, self.number.into());
             put_uint(out, id::TRACK_TYPE, if codec == Codec::Opus { AUDIO } else { VIDEO });
             put_uint(out, id::FLAG_LACING, 0);
-            let language = self.language.as_deref().filter(|tag| is_three_letters(tag)).unwrap_or("und");
-            put_binary(out, id::LANGUAGE, language.as_bytes());
+            let language = self.language.as_deref().and_then(bibliographic).unwrap_or(*b"und");
+            put_binary(out, id::LANGUAGE, &language);
             put_binary(out, id::CODEC_ID, name.as_bytes());
             self.put_codec(out);
         });
@@ -168,10 +168,37 @@ impl Description {
     }
 }
 
-/// Returns whether the tag is a code of ISO 639-2. Other tags do not fit into `Language`.
-fn is_three_letters(tag: &str) -> bool {
-    tag.len() == 3 && tag.bytes().all(|byte| byte.is_ascii_lowercase())
+/// Returns the language of a tag as `Language` has it: as the bibliographic code of ISO 639-2 (RFC 9559 §12). `None` if
+/// the language has no code of three letters.
+fn bibliographic(tag: &str) -> Option<[u8; 3]> {
+    let code = language::three_letters(tag)?;
+    let row = BIBLIOGRAPHIC.iter().find(|(terminological, _)| **terminological == code);
+    Some(row.map_or(code, |(_, bibliographic)| **bibliographic))
 }
+
+/// Terminological codes of ISO 639-2 that differ from the bibliographic ones.
+const BIBLIOGRAPHIC: [(&[u8; 3], &[u8; 3]); 20] = [
+    (b"bod", b"tib"),
+    (b"ces", b"cze"),
+    (b"cym", b"wel"),
+    (b"deu", b"ger"),
+    (b"ell", b"gre"),
+    (b"eus", b"baq"),
+    (b"fas", b"per"),
+    (b"fra", b"fre"),
+    (b"hye", b"arm"),
+    (b"isl", b"ice"),
+    (b"kat", b"geo"),
+    (b"mkd", b"mac"),
+    (b"mri", b"mao"),
+    (b"msa", b"may"),
+    (b"mya", b"bur"),
+    (b"nld", b"dut"),
+    (b"ron", b"rum"),
+    (b"slk", b"slo"),
+    (b"sqi", b"alb"),
+    (b"zho", b"chi"),
+];
 
 fn put_opus(out: &mut BytesMut, config: &opus::Config, delay_ns: u64) {
     // A stream may lack an identification header, but a file needs one.
@@ -295,7 +322,26 @@ mod tests {
         let found = entry(&track);
         let head = opus::Config::read(get(&found, id::CODEC_PRIVATE).unwrap().into()).unwrap();
         assert_eq!((head.channels, head.pre_skip, track.delay_ns()), (2, 0, 0));
-        assert_eq!(get(&found, id::LANGUAGE).unwrap(), b"deu");
+        assert_eq!(get(&found, id::LANGUAGE).unwrap(), b"ger");
+    }
+
+    #[test]
+    fn languages_are_bibliographic_codes() {
+        for (tag, code) in [
+            ("de", "ger"),
+            ("de-AT", "ger"),
+            ("deu", "ger"),
+            ("ger", "ger"),
+            ("en", "eng"),
+            ("FR", "fre"),
+            ("gsw", "gsw"),
+            ("qq", "und"),
+            ("tlh-Latn", "tlh"),
+            ("x", "und"),
+        ] {
+            let track = Description { language: Some(tag.into()), ..description(1, Codec::Opus) };
+            assert_eq!(get(&entry(&track), id::LANGUAGE).unwrap(), code.as_bytes(), "{tag}");
+        }
     }
 
     #[test]

@@ -56,6 +56,49 @@ impl Reports {
     }
 }
 
+/// Compound packets under construction: a part that does not fit into the last one begins another.
+#[derive(Debug)]
+struct Compounds {
+    full: Vec<Compound>,
+    last: Compound,
+    empty: Compound,
+}
+
+impl Compounds {
+    fn new(empty: Compound) -> Self {
+        Self { full: Vec::new(), last: empty.clone(), empty }
+    }
+
+    /// Adds what `write` writes, which returns false if it does not fit. Returns false if it does not even fit into an
+    /// empty packet.
+    fn add(&mut self, write: impl Fn(&mut Compound) -> bool) -> bool {
+        let mut longer = self.last.clone();
+        if write(&mut longer) {
+            self.last = longer;
+            return true;
+        }
+        let mut next = self.empty.clone();
+        let fits = write(&mut next);
+        if fits {
+            let full = std::mem::replace(&mut self.last, next);
+            self.full.extend(Some(full).filter(|full| !full.is_empty()));
+        }
+        fits
+    }
+
+    fn finish(self) -> impl Iterator<Item = Compound> {
+        self.full.into_iter().chain(Some(self.last).filter(|last| !last.is_empty()))
+    }
+}
+
+/// Begins an empty compound packet with an empty report and our canonical name (RFC 3550 §6.1).
+fn begin(out: &mut Compound, ours: Ssrc, cname: &str) {
+    if out.is_empty() {
+        out.receiver_reports(ours, &[]);
+        out.source_description(ours, cname);
+    }
+}
+
 impl Peer {
     pub(super) fn handle_rtcp(&mut self, now: Instant, compound: &[u8]) {
         let mut left = FEEDBACK_PACKETS_MAX;
@@ -152,14 +195,7 @@ impl Peer {
 
     fn handle_block(&mut self, now: Instant, block: &ReportBlock) {
         let ntp = self.anchor.at(now);
-        // The loss on the path is taken from video, which has more packets than audio.
-        let rated = self
-            .sending
-            .senders
-            .iter()
-            .find(|sender| sender.is_video())
-            .or_else(|| self.sending.senders.first());
-        if rated.is_some_and(|sender| sender.ssrc() == block.ssrc) {
+        if self.sending.rated() == Some(block.ssrc) {
             self.sending.bandwidth.handle_report(now, block.fraction_lost);
             self.take_estimate(now);
         }
@@ -239,38 +275,64 @@ impl Peer {
     pub(super) fn report(&mut self, now: Instant) {
         let mut blocks = self.reception.as_mut().map(|reception| reception.report(now)).unwrap_or_default();
         blocks.truncate(BLOCKS_MAX);
-        let mut compound = self.compound();
         let infos: Vec<_> = self
             .sending
             .senders
             .iter()
             .filter_map(|sender| Some((sender.ssrc(), sender.report(now, &self.anchor)?)))
             .collect();
+        let (ours, cname) = (self.reports.ssrc, &self.negotiation.cname);
+        let mut report = Compounds::new(self.compound());
         let mut rest = blocks.as_slice();
         for (ssrc, info) in &infos {
-            compound.sender_report(*ssrc, info, rest);
-            rest = &[];
+            // Without room for the blocks, the report is sent alone.
+            for blocks in [std::mem::take(&mut rest), &[]] {
+                let part = |out: &mut Compound| {
+                    out.sender_report(*ssrc, info, blocks) && out.source_description(*ssrc, cname)
+                };
+                if report.add(part) {
+                    break;
+                }
+            }
         }
         if infos.is_empty() {
-            compound.receiver_reports(self.reports.ssrc, rest);
-        }
-        compound.source_description(self.reports.ssrc, &self.negotiation.cname);
-        for (ssrc, _) in infos.iter().filter(|(ssrc, _)| *ssrc != self.reports.ssrc) {
-            compound.source_description(*ssrc, &self.negotiation.cname);
+            report.add(|out| {
+                out.receiver_reports(ours, rest);
+                out.source_description(ours, cname);
+                true
+            });
+        } else if infos.iter().all(|(ssrc, _)| *ssrc != ours) {
+            report.add(|out| match out.is_empty() {
+                true => {
+                    begin(out, ours, cname);
+                    true
+                }
+                false => out.source_description(ours, cname),
+            });
         }
         let told = self.reception.as_mut().and_then(|reception| reception.rate_estimate(now, &blocks));
         if let Some((bits, rated)) = told {
-            compound.remb(self.reports.ssrc, bits, &rated);
+            report.add(|out| {
+                begin(out, ours, cname);
+                out.remb(ours, bits, &rated)
+            });
         }
         if infos.is_empty() {
             // A pure receiver sends no sender reports that the peer could answer, so it measures the round trip
             // with its own request.
-            compound.reference_time(self.reports.ssrc, self.anchor.at(now));
+            let time = self.anchor.at(now);
+            report.add(|out| {
+                begin(out, ours, cname);
+                out.reference_time(ours, time)
+            });
         } else if let Some((ssrc, reference, heard)) = self.reports.reference.take() {
             let answer = Dlrr::new(ssrc, reference, now.saturating_duration_since(heard));
-            compound.delays(self.reports.ssrc, &[answer]);
+            report.add(|out| {
+                begin(out, ours, cname);
+                out.delays(ours, &[answer])
+            });
         }
-        self.reports.push(compound);
+        report.finish().for_each(|compound| self.reports.push(compound));
     }
 
     /// Sends BYE for our sources (RFC 3550 §6.6), so that pages end their tracks immediately instead of after a
@@ -280,11 +342,15 @@ impl Peer {
         if sources.is_empty() || self.transport.media_path().is_none() {
             return;
         }
-        let mut compound = self.compound();
-        compound.receiver_reports(self.reports.ssrc, &[]);
-        compound.source_description(self.reports.ssrc, &self.negotiation.cname);
-        compound.bye(&sources);
-        self.transport.set_farewell(compound.into_bytes());
+        let (ours, cname) = (self.reports.ssrc, &self.negotiation.cname);
+        let mut farewell = Compounds::new(self.compound());
+        for part in sources.chunks(BLOCKS_MAX) {
+            farewell.add(|out| {
+                begin(out, ours, cname);
+                out.bye(part)
+            });
+        }
+        farewell.finish().for_each(|compound| self.transport.add_farewell(compound.into_bytes()));
     }
 
     /// Sends BYE for some of our sources while the session continues. Their SSRCs are never used again.
@@ -299,8 +365,7 @@ impl Peer {
         sources.iter().for_each(|source| keys.end_source(source.value()));
         for part in sources.chunks(BLOCKS_MAX) {
             let mut compound = self.compound();
-            compound.receiver_reports(self.reports.ssrc, &[]);
-            compound.source_description(self.reports.ssrc, &self.negotiation.cname);
+            begin(&mut compound, self.reports.ssrc, &self.negotiation.cname);
             compound.bye(part);
             self.reports.push(compound);
         }
@@ -316,8 +381,7 @@ impl Peer {
     fn start_feedback(&self) -> Compound {
         let mut compound = self.compound();
         if !self.reports.reduced_size {
-            compound.receiver_reports(self.reports.ssrc, &[]);
-            compound.source_description(self.reports.ssrc, &self.negotiation.cname);
+            begin(&mut compound, self.reports.ssrc, &self.negotiation.cname);
         }
         compound
     }

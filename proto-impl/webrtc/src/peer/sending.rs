@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use rtp::NtpAnchor;
 use rtp::bandwidth::BandwidthEstimator;
 use rtp::history::{LoggedUnit, PacketLog};
 use rtp::rtcp::Remb;
+use rtp::{NtpAnchor, Ssrc};
 use srtp::Outbound;
 use wire::Datagrams;
 
@@ -60,6 +60,13 @@ impl Sending {
     /// Returns the sender of a section.
     pub(super) fn of(&mut self, section: SectionId) -> Option<&mut Sender> {
         self.senders.iter_mut().find(|sender| sender.section == section)
+    }
+
+    /// Returns the source whose reported losses count as those of the path: the video that was sent last, because video
+    /// has more packets than audio; without video, the first.
+    pub(super) fn rated(&self) -> Option<Ssrc> {
+        let video = self.senders.iter().rev().filter(|sender| sender.is_video());
+        video.max_by_key(|sender| sender.newest()).or_else(|| self.senders.first()).map(Sender::ssrc)
     }
 
     /// Handles the receiver's estimate (draft-alvestrand-rmcat-remb-03), which covers only the sources that
@@ -203,17 +210,24 @@ fn fill<'l>(
     let first = follows(senders, log, road.pacer);
     for video in [first, !first] {
         for sender in senders.iter_mut().filter(|sender| sender.is_video() == video) {
-            let Some(log) = log(sender.section).filter(|_| sender.has_waiting()) else { continue };
-            if !sender.fill(now, log, road) {
+            let Some(log) = log(sender.section) else {
+                sender.forget_repairs();
+                continue;
+            };
+            if sender.has_waiting() && !sender.fill(now, log, road) {
                 return;
             }
         }
     }
-    let due = road.prober.due(now);
-    let padded = road.out.len();
-    let pads = senders.iter_mut().find(|sender| due > 0 && sender.can_pad());
-    let has_room =
-        pads.is_none_or(|sender| log(sender.section).is_none_or(|log| sender.pad(now, due, log, road)));
+    let (due, padded, mut has_room) = (road.prober.due(now), road.out.len(), true);
+    // Any video with recent packets serves as padding, while others are paused or have no track.
+    for sender in senders.iter_mut().filter(|sender| due > 0 && sender.can_pad()) {
+        let Some(log) = log(sender.section) else { continue };
+        has_room = sender.pad(now, due, log, road);
+        if !has_room || road.out.len() > padded {
+            break;
+        }
+    }
     // Gives up the probe if padding is due but none could be sent, as after a pause, when there are no recent packets
     // to repeat.
     let is_vain = due > 0 && has_room && road.out.len() == padded;
@@ -227,12 +241,51 @@ fn fill<'l>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
-    use rtp::Ssrc;
     use rtp::rtcp::{Compound, Rtcp, packets};
 
     use super::*;
+    use crate::negotiate::{Section, SectionFormat, SourcePair, offered_formats};
+
+    fn sender(id: u8, kind: sdp::MediaKind) -> Sender {
+        let local = offered_formats(media::Codec::Vp8, 96).remove(0);
+        let section = Section {
+            id: SectionId(id),
+            mid: id.to_string(),
+            kind,
+            direction: sdp::Direction::SendOnly,
+            formats: vec![SectionFormat { remote: local.clone(), local, rtx: None, red: None }],
+            extensions: rtp::extension::ExtensionMap::new(),
+            reduced_size: true,
+            msid: None,
+            layers: Vec::new(),
+            remote_sources: Vec::new(),
+            local_source: Some(SourcePair { ssrc: id.into(), rtx: None }),
+        };
+        let seed = crypto::Seed::from_number(1);
+        let identity = dtls::Identity::self_signed(&seed).unwrap();
+        let config = crate::Config::new(crate::IceMode::Full(Arc::default()), Arc::new(identity));
+        Sender::new(&section, &config, &mut seed.random()).unwrap()
+    }
+
+    #[test]
+    fn the_loss_is_that_of_the_video_that_is_sent() {
+        let now = netsim::Clock::new().now();
+        let mut sending = Sending::default();
+        assert_eq!(sending.rated(), None);
+        sending.senders.push(sender(1, sdp::MediaKind::Audio));
+        assert_eq!(sending.rated(), Some(Ssrc(1)));
+        sending.senders.extend([2, 3].map(|id| sender(id, sdp::MediaKind::Video)));
+        assert_eq!(sending.rated(), Some(Ssrc(2)));
+        let packet = PacketLog::new().next_id();
+        let unit = LoggedUnit { packets: packet..packet.next(), timestamp: 0, bytes: 100 };
+        for (ms, id, rated) in [(0, 3, 3), (1, 1, 3), (2, 2, 2), (3, 3, 3)] {
+            assert!(sending.send(SectionId(id), &unit, now + Duration::from_millis(ms)));
+            assert_eq!(sending.rated(), Some(Ssrc(rated)), "{ms}");
+        }
+    }
 
     #[test]
     fn an_estimate_of_the_video_alone_leaves_the_audio_beside_it() {

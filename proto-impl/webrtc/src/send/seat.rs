@@ -15,11 +15,21 @@ impl Sender {
     /// Ends the current stream and drops its queued packets.
     pub(crate) fn vacate(&mut self, now: Instant) {
         self.skip();
-        self.repairs.asked.clear();
-        self.repairs.echoes.clear();
+        self.forget_repairs();
         if self.has_begun() {
             self.clock.vacated = Some(now);
         }
+    }
+
+    /// Returns the sampling time of the latest queued unit.
+    pub(crate) fn newest(&self) -> Option<Instant> {
+        self.clock.newest.map(|(_, sampled)| sampled)
+    }
+
+    /// Drops the pending retransmissions, because the packets of the track are gone.
+    pub(crate) fn forget_repairs(&mut self) {
+        self.repairs.asked.clear();
+        self.repairs.echoes.clear();
     }
 
     /// Uses the section's first format from the next unit on. Returns false if its clock rate differs.

@@ -57,14 +57,22 @@ struct Room {
     client: Peer,
     tracks: BTreeMap<SectionId, Track>,
     came: BTreeMap<SectionId, Vec<Bytes>>,
+    /// Sections whose frames came with their sampling time, which sender reports tell.
+    timed: BTreeSet<SectionId>,
     /// Messages received on data channels.
     said: Vec<Bytes>,
     connected: BTreeSet<bool>,
+    /// Bytes carried to the client.
+    carried: usize,
     offers: Vec<Description>,
 }
 
 impl Room {
     fn new() -> Self {
+        Self::of(server_config())
+    }
+
+    fn of(config: Config) -> Self {
         let now = netsim::Clock::new().now();
         let anchor = NtpAnchor::new(now, Duration::from_secs(1_770_000_000));
         let peer = |config, seed| Peer::new(now, Arc::new(config), anchor, Seed::from_number(seed)).unwrap();
@@ -72,12 +80,14 @@ impl Room {
         client.add_local(now, CLIENT).unwrap();
         Self {
             now,
-            server: peer(server_config(), 2),
+            server: peer(config, 2),
             client,
             tracks: BTreeMap::new(),
             came: BTreeMap::new(),
+            timed: BTreeSet::new(),
             said: Vec::new(),
             connected: BTreeSet::new(),
+            carried: 0,
             offers: Vec::new(),
         }
     }
@@ -117,13 +127,14 @@ impl Room {
             self.server.handle_timeout(now);
             self.client.handle_timeout(now);
             let tracks = &self.tracks;
-            carry(now, &mut self.server, &mut self.client, |id| tracks.get(&id));
+            self.carried += carry(now, &mut self.server, &mut self.client, |id| tracks.get(&id));
             carry(now, &mut self.client, &mut self.server, |_| None);
             for (is_client, peer) in [(false, &mut self.server), (true, &mut self.client)] {
                 while let Some(event) = peer.poll_event() {
                     match event {
                         Event::Connected => drop(self.connected.insert(is_client)),
-                        Event::Frame { section, frame, .. } => {
+                        Event::Frame { section, frame, sampled, .. } => {
+                            self.timed.extend(sampled.map(|_| section));
                             self.came.entry(section).or_default().push(frame.payload);
                         }
                         Event::Message { payload, .. } => self.said.push(payload),
@@ -143,8 +154,8 @@ impl Room {
                 self.server.sections().iter().any(|one| one.id == *id && one.kind == MediaKind::Video);
             let (config, payload) = if is_video {
                 // The header of a key frame of 16 x 16 pixels (RFC 6386 §9.1).
-                let head = [0x10, 2, 0, 0x9d, 1, 0x2a, 16, 0, 16, 0, mark, id.0];
-                (CodecConfig::Vp8(vp8::Config::default()), head.to_vec())
+                let head = [0x10, 2, 0, 0x9d, 1, 0x2a, 16, 0, 16, 0];
+                (CodecConfig::Vp8(vp8::Config::default()), [&head[..], &[0; 900], &[mark, id.0]].concat())
             } else {
                 (CodecConfig::Opus(opus::Config::of_channels(2).unwrap()), vec![0xfc, mark, id.0])
             };
@@ -159,13 +170,22 @@ impl Room {
     }
 }
 
-fn carry<'l>(now: Instant, from: &mut Peer, to: &mut Peer, track: impl Fn(SectionId) -> Option<&'l Track>) {
+/// Carries the datagrams of a peer to the other, and returns their bytes.
+fn carry<'l>(
+    now: Instant,
+    from: &mut Peer,
+    to: &mut Peer,
+    track: impl Fn(SectionId) -> Option<&'l Track>,
+) -> usize {
+    let mut carried = 0;
     let mut out = Datagrams::new();
     while let Some(path) = from.poll_transmit(now, |id| track(id).map(Track::log), &mut out) {
         let path = Path::udp(path.remote, path.local);
         (0..out.len()).for_each(|n| to.handle_datagram(now, path, &mut out.get(n).to_vec()));
+        carried += out.iter().map(<[u8]>::len).sum::<usize>();
         out.clear();
     }
+    carried
 }
 
 fn mids(offer: &Description) -> Vec<&str> {
@@ -293,4 +313,44 @@ fn a_data_channel_goes_on_through_later_offers() {
     room.run(Duration::from_secs(1));
     assert_eq!(room.said, ["1 are here", "2 are here", "3 are here", "one left"]);
     assert_eq!(mids(&room.offers[4]), ["0", "1", "2", "3", "4"]);
+}
+
+/// Checks that reports about more sources than fit into a packet reach the peer, and so does the goodbye.
+#[test]
+fn every_source_of_a_large_room_has_reports_and_a_goodbye() {
+    let mut room = Room::of(Config { datagram_bytes_max: 600, ..server_config() });
+    let mut places = vec![Place::Idle];
+    room.negotiate(&places);
+    room.run(Duration::from_secs(2));
+    for n in 0..15 {
+        places.extend([Place::Audio(n), Place::Video(n)]);
+    }
+    room.negotiate(&places);
+    for mark in 1..30 {
+        assert_eq!(room.send(mark).len(), 30);
+    }
+    assert_eq!(room.timed.len(), 30);
+    assert_eq!(room.client.stats().received.len(), 30);
+    room.server.close(room.now);
+    assert!(carry(room.now, &mut room.server, &mut room.client, |_| None) > 0);
+    assert_eq!(room.client.stats().received, []);
+}
+
+/// Checks that a room is probed with the packets of whichever video is sent.
+#[test]
+fn a_probe_repeats_the_video_that_is_sent() {
+    let mut room = Room::new();
+    room.negotiate(&[Place::Idle, Place::Video(1), Place::Video(2)]);
+    room.run(Duration::from_secs(2));
+    // The first video is paused, and then its track is gone.
+    for is_gone in [false, true] {
+        assert_eq!(room.send(0), [1, 2].into());
+        let paused = room.tracks.remove(&SectionId(1)).filter(|_| !is_gone);
+        (1..20).for_each(|mark| assert_eq!(room.send(mark), [2].into()));
+        room.tracks.extend(paused.map(|track| (SectionId(1), track)));
+        let before = room.carried;
+        assert!(room.server.probe(room.now, 2_000_000));
+        room.run(Duration::from_millis(300));
+        assert!(room.carried - before > 40_000, "{} of 50 000 bytes", room.carried - before);
+    }
 }

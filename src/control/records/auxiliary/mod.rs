@@ -17,11 +17,11 @@ use crate::control::management::{PasswordHash, User};
 use crate::control::mask::Requester;
 use crate::control::recordings::stream_of;
 use crate::http::Response;
-use crate::jobs::Finished;
+use crate::jobs::{Finished, series_of};
 use crate::store::{Key, Kind, salvage};
 pub(in crate::control) use subscriber::Subscriber;
 pub(in crate::control) use token::{Token, now_s};
-pub(in crate::control) use vod::{Kept, Place, Take, Vod};
+pub(in crate::control) use vod::{Kept, Place, Store, Take, Uploaded, Vod};
 
 /// An auxiliary record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +154,17 @@ fn take_of(key: &Key, vod: &Vod) -> Option<(Arc<str>, String, String, Key)> {
     Some((Arc::clone(&key.app), take.id.clone(), take.recording.clone(), key.clone()))
 }
 
+/// Returns the index entry of a record's file.
+fn file_of(key: &Key, vod: &Vod) -> Option<(Arc<str>, String, u64, Key)> {
+    let (first, number) = series_of(vod.file_path.as_deref()?);
+    Some((Arc::clone(&key.app), first, number, key.clone()))
+}
+
+/// Returns the index entry of a record's object.
+fn object_of(key: &Key, vod: &Vod) -> Option<(Box<str>, Key)> {
+    vod.kept.as_ref().map(|kept| (Box::from(kept.name()), key.clone()))
+}
+
 /// Auxiliary changes that are committed together, with the request that waits for them.
 #[derive(Debug)]
 pub(in crate::control) struct AuxiliaryWrite {
@@ -173,8 +184,11 @@ pub(in crate::control) struct AuxiliaryRecords {
     overlay: BTreeMap<Key, Option<Auxiliary>>,
     /// The stream of each room token, by application and token. The API shows these tokens without their stream.
     rooms: BTreeMap<(Arc<str>, String), String>,
-    /// The keys of files by application and path.
-    files: BTreeMap<(Arc<str>, String), Key>,
+    /// Files by application, first path of their series ([`series_of`]) and number in it. More than one record may name
+    /// the same file.
+    files: BTreeSet<(Arc<str>, String, u64, Key)>,
+    /// Files by the names of their objects in object storage.
+    objects: BTreeSet<(Box<str>, Key)>,
     /// The files of recordings of rooms, by application, room and recording.
     takes: BTreeSet<(Arc<str>, String, String, Key)>,
     /// The number of records of a kind by application.
@@ -192,9 +206,8 @@ impl AuxiliaryRecords {
         if let Auxiliary::Vod(vod) = &record {
             self.forget_file(&key);
             self.takes.extend(take_of(&key, vod));
-        }
-        if let Auxiliary::Vod(Vod { file_path: Some(path), .. }) = &record {
-            self.files.insert((key.app.clone(), path.clone()), key.clone());
+            self.files.extend(file_of(&key, vod));
+            self.objects.extend(object_of(&key, vod));
         }
         let counted = (key.kind, key.app.clone());
         if self.records.insert(key, record).is_none() {
@@ -221,16 +234,41 @@ impl AuxiliaryRecords {
         if let Some(take) = take_of(key, vod) {
             self.takes.remove(&take);
         }
-        let Some(path) = &vod.file_path else { return };
-        let name = (key.app.clone(), path.clone());
-        if self.files.get(&name) == Some(key) {
-            self.files.remove(&name);
+        if let Some(file) = file_of(key, vod) {
+            self.files.remove(&file);
+        }
+        if let Some(object) = object_of(key, vod) {
+            self.objects.remove(&object);
         }
     }
 
-    /// Returns the key of the record whose file has this path below the application.
+    /// Returns the key of the newest record whose file has this path below the application.
     pub(in crate::control) fn of_file(&self, app: &Arc<str>, path: &str) -> Option<&Key> {
-        self.files.get(&(app.clone(), path.to_owned()))
+        self.all_of_file(app, path).last()
+    }
+
+    /// Returns the keys of the records whose file has this path below the application, oldest first.
+    pub(in crate::control) fn all_of_file<'a>(
+        &'a self,
+        app: &Arc<str>,
+        path: &str,
+    ) -> impl DoubleEndedIterator<Item = &'a Key> + use<'a> {
+        let (first, number) = series_of(path);
+        let from = (Arc::clone(app), first.clone(), number, Vod::key(app, ""));
+        let to = (Arc::clone(app), first, number.saturating_add(1), Vod::key(app, ""));
+        self.files.range(from..to).map(|(.., key)| key)
+    }
+
+    /// Returns the highest number up to `max` of a file in the series that begins with this path below the application.
+    pub(in crate::control) fn last_of_series(&self, app: &Arc<str>, first: &str, max: u64) -> Option<u64> {
+        let at = |number| (Arc::clone(app), first.to_owned(), number, Vod::key(app, ""));
+        self.files.range(at(0)..at(max.saturating_add(1))).next_back().map(|(_, _, number, _)| *number)
+    }
+
+    /// Returns the keys of the records of all applications whose objects have this name, in any storage.
+    pub(in crate::control) fn all_of_object<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Key> {
+        let from = (Box::from(name), Key::new(Kind::Broadcast, "", ""));
+        self.objects.range(from..).take_while(move |(own, _)| **own == *name).map(|(_, key)| key)
     }
 
     /// Returns the recordings of a room, the oldest first.

@@ -81,6 +81,15 @@ impl Subscriber {
             && !id.chars().any(char::is_control)
     }
 
+    /// True if a path of the API can name the subscriber ([`crate::http::decode_path`]).
+    pub(in crate::control) fn is_in_paths(id: &str) -> bool {
+        let hides_escape = id
+            .as_bytes()
+            .windows(3)
+            .any(|three| matches!(three, [b'%', a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit()));
+        !id.contains(['/', '\\']) && !hides_escape
+    }
+
     /// True if `kind` is a valid type of block.
     pub(in crate::control) fn is_block(kind: &str) -> bool {
         [BOTH, Direction::Publish.word(), Direction::Play.word()].contains(&kind)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::S3Settings;
 use crate::jobs::Finished;
 use crate::store::{Key, Kind};
 
@@ -86,8 +87,41 @@ pub(in crate::control) struct Place(pub(in crate::control) String);
 pub(in crate::control) enum Kept {
     /// To be uploaded under this name.
     Wanted { name: Box<str> },
-    /// Uploaded under this name.
-    There { name: Box<str> },
+    /// Uploaded.
+    There(Box<Uploaded>),
+}
+
+/// An object that was uploaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::control) struct Uploaded {
+    pub(in crate::control) name: Box<str>,
+    /// The storage. `None` if an earlier version of this server uploaded the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::control) store: Option<Store>,
+}
+
+impl Kept {
+    /// Returns the object's name.
+    pub(in crate::control) fn name(&self) -> &str {
+        match self {
+            Self::Wanted { name } => name,
+            Self::There(uploaded) => &uploaded.name,
+        }
+    }
+}
+
+/// An object storage: the place in which names of objects are unique.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(in crate::control) struct Store {
+    pub(in crate::control) endpoint: String,
+    pub(in crate::control) bucket: String,
+}
+
+impl Store {
+    /// Returns the storage that an application's settings name.
+    pub(in crate::control) fn of(settings: &S3Settings) -> Self {
+        Self { endpoint: settings.endpoint.to_string(), bucket: settings.bucket.clone() }
+    }
 }
 
 /// The stored form of a record, which includes the members hidden from the API.

@@ -279,7 +279,9 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/server-settings",
         System,
-        |control, _, call| upkeep::change_settings(&mut control.cx, &control.records, call),
+        |control, _, call| {
+            upkeep::change_settings(&mut control.cx, &control.records, &mut control.walks, call)
+        },
         "Result",
         SERVER,
         "Change the server's settings",
@@ -600,7 +602,9 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/applications/settings/{app}",
         Scoped,
-        |control, now, call| apps::change_settings(&mut control.cx, &control.walks, now, call),
+        |control, now, call| {
+            apps::change_settings(&mut control.cx, &control.records, &mut control.walks, now, call)
+        },
         "Result",
         APPS,
         "Change the settings of an application",

@@ -38,3 +38,22 @@ fn c_21_streams_and_files_of_the_old_process_are_its_own_until_it_has_ended() {
     new.tell_news(News::Nodes(vec![node("new", 2, true)]));
     assert!(new.finishing().is_empty(), "once");
 }
+
+#[test]
+fn c_21_a_file_that_the_old_process_begins_meanwhile_is_finished_when_it_has_ended() {
+    let mut new =
+        Rig::start(ControlConfig { cluster: Some(pair()), ..config(&[], &[ALWAYS]) }, Memory::new());
+    let mut old = Rig::with(&[], &[ALWAYS]);
+    old.create("s");
+    old.publish("s", 0);
+    let recording = old.recording().recording;
+    old.begun(recording, "live/streams/s.mp4");
+    old.run_for(secs(10));
+    let records = old.store.load().unwrap().into_iter();
+    let put = records.map(|(key, bytes)| store::Op::Put(key, bytes)).collect();
+    new.tell_news(News::Foreign(put));
+    assert!(new.finishing().is_empty());
+    new.tell_news(News::Nodes(vec![node("new", 2, true)]));
+    assert_eq!(new.finish(finished(3)), "live/streams/s.mp4");
+    assert_eq!(new.vod_names(), ["s.mp4"]);
+}

@@ -41,7 +41,7 @@ fn live(root: &Path) {
     for (name, fragments, room) in RECORDINGS {
         let mut pieces = recorded_with(fragments, room).into_iter().map(Bytes::from);
         let head = pieces.next().unwrap();
-        let begun = files::append(root, AppendTo::Recording { path: path(name) }, &[head]).unwrap();
+        let begun = files::append(root, AppendTo::Recording { path: path(name), from: 0 }, &[head]).unwrap();
         let Appended { mut file, .. } = begun;
         for (nth, piece) in pieces.enumerate() {
             file = files::append(root, AppendTo::Open(file), &[piece]).unwrap().file;

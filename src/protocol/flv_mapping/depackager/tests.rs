@@ -433,9 +433,36 @@ fn splice_information_in_script_data_stands_at_the_time_of_its_message() {
     let entry = crate::hub::Entry::new(Instant::now(), 0, splice.clone(), Arc::clone(ingest.tracks()));
     assert!(crate::protocol::flv_mapping::unit(&entry, &Chosen::all_of(&entry.tracks)).is_none());
     // Beyond the allowed rate of splice information, the message is passed on, but makes no splice.
-    let last = (0..500).map(|_| ingest.data(40, &body)).last();
+    let at_each_sound = (0..240).map(|n| {
+        ingest.audio(40 + 5 * n, &Bytes::from_static(b"\xaf\x01sound"));
+        ingest.data(40 + 5 * n, &body)
+    });
+    let last = at_each_sound.last();
     let Some(Outcome::Several(outcomes)) = last else { panic!() };
     assert!(matches!(&outcomes[..], [Outcome::Unit(_), Outcome::Dropped]), "{outcomes:?}");
+}
+
+#[test]
+fn script_data_is_bounded_and_equal_metadata_makes_no_other_tracks() {
+    let mut ingest = ingest();
+    ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
+    let metadata =
+        |n: u8| bytes(&[b"\x02\0\x0aonMetaData\x08\0\0\0\0\0\x01", &[b'a' + n % 2], b"\x05\0\0\x09"]);
+    let send = |ingest: &mut Depackager, at, n| matches!(ingest.data(at, &metadata(n)), Outcome::Unit(_));
+    let kept = Arc::clone(ingest.tracks());
+    let taken: usize = (0..1000).map(|_| usize::from(send(&mut ingest, 0, 0))).sum();
+    assert_eq!(taken, 100, "at once");
+    let with_metadata = Arc::clone(ingest.tracks());
+    // One message for each picture of 60 a second, all the same.
+    for picture in 1..=600 {
+        let at = picture * 1000 / 60;
+        ingest.audio(at, &Bytes::from_static(b"\xaf\x01sound"));
+        assert!(send(&mut ingest, at, 0), "{picture}");
+    }
+    assert!(Arc::ptr_eq(&with_metadata, ingest.tracks()) && !Arc::ptr_eq(&kept, ingest.tracks()));
+    // A flood of different ones is dropped before it changes anything.
+    let taken: usize = (0..=200).map(|n| usize::from(send(&mut ingest, 10_000, n))).sum();
+    assert!(taken <= 101, "{taken}");
 }
 
 #[test]

@@ -2,66 +2,19 @@
 
 use std::time::Instant;
 
-use hls::playlist::{MultivariantPlaylist, Rendition, Resolution, Variant};
+use hls::playlist::MultivariantPlaylist;
 use hls::segmenter::{Moments, Mp4Segmenter, NUMBERS_FROM_MS, Outline, Presentation};
-use media::{Track, TrackKind};
+use media::TrackKind;
 
+use super::members::{Member, master};
 use super::{Cmaf, Layout, MANIFEST, MASTER, SUBTITLES, WAIT, has_begun};
-use crate::mail::Sound;
 use crate::protocol::hls::settings::DashSettings;
-use crate::protocol::hls::sounds::{self, Choice, Group};
 use crate::protocol::hls::subtitles;
-use crate::protocol::hls::{ENDING, calendar, declared_bits};
+use crate::protocol::hls::{ENDING, calendar};
 use crate::types::Now;
-
-/// Returns the peak and the average bit rate of a rendition.
-fn bits(rendition: &Mp4Segmenter) -> (u64, u64) {
-    (rendition.window().peak_bits(), rendition.window().average_bits())
-}
-
-/// Returns the URI of a rendition's playlist.
-fn uri(rendition: &Mp4Segmenter) -> String {
-    format!("{}{ENDING}", rendition.names().base)
-}
 
 fn is_of(rendition: &Mp4Segmenter, kind: TrackKind) -> bool {
     rendition.tracks().iter().any(|track| track.kind() == kind)
-}
-
-fn variant(rendition: &Mp4Segmenter, sound: Option<&Group>) -> Variant {
-    let described = rendition.newest();
-    let own = described.into_iter().flat_map(|one| &one.codecs);
-    let codecs: Vec<&str> =
-        own.chain(sound.into_iter().flat_map(|sound| &sound.codecs)).map(String::as_str).collect();
-    let size = rendition.tracks().first().and_then(Track::picture_size);
-    let ((peak, average), (beside_peak, beside_average)) =
-        (bits(rendition), sound.map_or((0, 0), |sound| sound.bits));
-    let (bandwidth, average) =
-        declared_bits(peak.saturating_add(beside_peak), average.saturating_add(beside_average));
-    Variant {
-        uri: uri(rendition),
-        bandwidth,
-        average_bandwidth: Some(average),
-        codecs: Some(codecs.join(",")),
-        frame_rate_milli: described.and_then(|one| one.frame_rate_milli),
-        resolution: size.map(|(width, height)| Resolution { width, height }),
-        audio: sound.map(|sound| sound.id.clone()),
-        ..Variant::default()
-    }
-}
-
-/// Returns the variant with audio only; players begin with the default rendition of its group.
-fn of_sounds(group: &Group, renditions: &[Rendition]) -> Variant {
-    let first = renditions.iter().find(|one| one.group_id == group.id && one.default);
-    let (bandwidth, average) = declared_bits(group.bits.0, group.bits.1);
-    Variant {
-        uri: first.and_then(|first| first.uri.clone()).unwrap_or_default(),
-        bandwidth,
-        average_bandwidth: Some(average),
-        codecs: Some(group.codecs.join(",")),
-        audio: Some(group.id.clone()),
-        ..Variant::default()
-    }
 }
 
 impl Cmaf {
@@ -99,8 +52,15 @@ impl Cmaf {
         (!begun.is_empty() && begun.iter().all(has_cut)).then(|| names(begun))
     }
 
+    /// Publishes the subtitles, the multivariant playlist and the manifest.
+    pub(super) fn publish_lists(&mut self, now: Now) {
+        self.publish_subtitles();
+        self.publish_master(now.mono);
+        self.publish_manifest(now, false);
+    }
+
     /// Publishes the subtitles: a segment for each one of the first rendition that has segments, and the playlists.
-    pub(super) fn publish_subtitles(&mut self) {
+    fn publish_subtitles(&mut self) {
         if self.layout == Layout::Together {
             return;
         }
@@ -118,29 +78,38 @@ impl Cmaf {
     }
 
     /// Publishes the multivariant playlist if it has changed.
-    pub(super) fn publish_master(&mut self, now: Instant) {
+    fn publish_master(&mut self, now: Instant) {
         if self.layout == Layout::Together || !self.settings.low_latency {
             return;
         }
-        let listed = |ready: Vec<&Mp4Segmenter>| {
-            (master(&ready), ready.iter().any(|one| is_of(one, TrackKind::Video)))
-        };
-        let Some((mut list, has_pictures)) = self.ready(now).map(listed) else { return };
-        if has_pictures {
-            self.settings.told.captions.declare(&self.shown.captions, &mut list);
-        }
-        // Subtitles are not on the disk.
-        let copied = list.to_string();
+        let members = |ready: Vec<&Mp4Segmenter>| ready.into_iter().map(Member::of).collect();
+        let Some(ready): Option<Vec<Member>> = self.ready(now).map(members) else { return };
+        let mut list = self.captioned(&ready);
         if self.shown.subtitles.are_listed() {
             self.settings.told.languages.declare(&mut list, &format!("{}{SUBTITLES}", self.id));
         }
+        let name = format!("{}{}{MASTER}", self.folder, self.id);
         let text = list.to_string();
         if text != self.shown.master {
-            let name = format!("{}{}{MASTER}", self.folder, self.id);
-            self.publishing.copy_master(&name, &copied, self.start.number);
             self.publishing.master(&name, text.clone());
             self.shown.master = text;
         }
+        if self.publishing.copies_tracks() {
+            let present = self.renditions.iter().filter(|one| one.window().is_enough());
+            self.shown.members.note(present, &self.absent);
+            // Subtitles are not on the disk.
+            let text = self.captioned(self.shown.members.all()).to_string();
+            self.publishing.copy_master(&name, text, self.start.number);
+        }
+    }
+
+    /// Returns the list of these renditions, with the captions of the videos.
+    fn captioned(&self, members: &[Member]) -> MultivariantPlaylist {
+        let mut list = master(members);
+        if members.iter().any(Member::is_video) {
+            self.settings.told.captions.declare(&self.shown.captions, &mut list);
+        }
+        list
     }
 
     pub(super) fn publish_manifest(&mut self, now: Now, ended: bool) {
@@ -179,6 +148,7 @@ impl Cmaf {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
             let calendar = calendar(&self.dates);
             self.publishing.manifest(&name, text, calendar);
+            self.shown.periods.publish();
         }
     }
 
@@ -208,33 +178,5 @@ impl Cmaf {
     fn moments(&self, now: Now) -> Option<Moments> {
         let now_ms = calendar(&self.dates)?.date_ms(now.mono);
         Some(Moments { zero_ms: self.run_ms()?.min(NUMBERS_FROM_MS), now_ms })
-    }
-}
-
-fn master(ready: &[&Mp4Segmenter]) -> MultivariantPlaylist {
-    let of_kind = |kind| ready.iter().filter(move |one| is_of(one, kind));
-    let told: Vec<Sound> =
-        of_kind(TrackKind::Audio).filter_map(|one| one.tracks().first().map(sounds::of)).collect();
-    let choices: Vec<Choice<'_>> = of_kind(TrackKind::Audio)
-        .zip(&told)
-        .map(|(one, sound)| Choice { uri: Some(uri(one)), sound, bits: bits(one) })
-        .collect();
-    let videos: Vec<&&Mp4Segmenter> = of_kind(TrackKind::Video).collect();
-    let (groups, renditions) = sounds::grouped(&choices);
-    let (variants, renditions) = match (&*videos, &*choices) {
-        ([], [_]) => (of_kind(TrackKind::Audio).map(|one| variant(one, None)).collect(), Vec::new()),
-        ([], _) => (groups.iter().map(|group| of_sounds(group, &renditions)).collect(), renditions),
-        (_, []) => (videos.iter().map(|one| variant(one, None)).collect(), Vec::new()),
-        _ => {
-            let with_each =
-                videos.iter().flat_map(|one| groups.iter().map(|group| variant(one, Some(group))));
-            (with_each.collect(), renditions)
-        }
-    };
-    MultivariantPlaylist {
-        version: 9,
-        independent_segments: ready.iter().all(|one| one.window().playlist().independent_segments),
-        variants,
-        renditions,
     }
 }

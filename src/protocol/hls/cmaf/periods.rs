@@ -22,12 +22,14 @@ pub(super) struct Periods {
     listed: Vec<Period>,
     /// The id of the first period.
     first: u64,
+    /// The id of the newest period that a manifest has listed.
+    published: Option<u64>,
 }
 
 impl Periods {
     /// Creates the periods of a run of a stream. Ids count from `first`, so that no id of an earlier run is used again.
     pub(super) const fn new(first: u64) -> Self {
-        Self { listed: Vec::new(), first }
+        Self { listed: Vec::new(), first, published: None }
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -65,7 +67,11 @@ impl Periods {
             let is_new = !last.members.contains(&lead.id);
             let begins = lead.spanned().map(|one| one.begin_ms()).find(|at| *at > last.stretch.begin_ms);
             let end_ms = begins.filter(|_| is_new).unwrap_or(end_ms);
-            if last.stretch.begin_ms >= end_ms {
+            // A period that no player knows yet may lose renditions that have never sent anything.
+            let is_unknown = self.published != Some(last.stretch.id)
+                && members.contains(&lead.id)
+                && members.iter().all(|member| last.members.contains(member));
+            if last.stretch.begin_ms >= end_ms || is_unknown {
                 last.members = members.to_vec();
             } else {
                 self.begin(end_ms, delay_ms(end_ms), members);
@@ -99,6 +105,11 @@ impl Periods {
                 .or_else(|| self.listed.first());
             of.is_some_and(|period| period.members.contains(&outline.id))
         })
+    }
+
+    /// Notes that a manifest with all periods is published.
+    pub(super) fn publish(&mut self) {
+        self.published = self.listed.last().map(|last| last.stretch.id);
     }
 
     /// True while only some renditions of the newest period have a segment in it, and none has two. A player that

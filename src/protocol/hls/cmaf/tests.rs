@@ -12,7 +12,7 @@ use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks, scte35};
 use super::*;
 use crate::jobs::JobDone;
 use crate::mail::StreamDetails;
-use crate::protocol::{Event, OrderEvent, schema};
+use crate::protocol::{Event, OrderEvent, SubscriptionEvent, schema};
 use crate::types::{StreamId, StreamKey};
 
 mod captions;
@@ -41,6 +41,8 @@ struct Rig {
     disk: BTreeMap<(String, String), Bytes>,
     unwritable: Vec<String>,
     settings: Arc<AppSettings>,
+    /// Number of requests for key frames of the first video.
+    asked: u32,
 }
 
 fn video(n: u8) -> Track {
@@ -97,6 +99,7 @@ impl Rig {
             disk: BTreeMap::new(),
             unwritable: Vec::new(),
             settings: order.settings,
+            asked: 0,
         }
     }
 
@@ -154,6 +157,10 @@ impl Rig {
             } else if let Event::Job(job) = event {
                 let outcome = going_back::outcome(&mut self.disk, &self.unwritable, job.work);
                 self.sink.publishing.job_done(now, JobDone { id: job.id, outcome });
+            } else if let Event::Subscription(_, SubscriptionEvent::KeyFrameNeeded(Some(TrackId::VIDEO))) =
+                event
+            {
+                self.asked += 1;
             }
         }
     }

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use hls::Playlist;
+use hls::limits::DATE_RANGES_MAX;
 use hls::playlist::{Date, Segment, SegmentLines};
 
 use super::edge::CONTROLS;
@@ -129,7 +130,10 @@ fn going_on(text: &str, head: &str, before: Range<usize>, date_ms: i64) -> Optio
     if before.is_empty() || !head.contains(RANGED) {
         return None;
     }
-    let gone: String = ranges(text.get(before)?).collect();
+    // The newest lines count, because older ranges are more likely to have ended, and the reader has a limit.
+    let text = text.get(before)?;
+    let newest = text.rmatch_indices(RANGE).take(DATE_RANGES_MAX).last().map_or(text.len(), |(at, _)| at);
+    let gone: String = ranges(text.get(newest..)?).collect();
     let list = format!("{head}{gone}{DATE}{}\n{LENGTH}1,\nx\n", Date(date_ms));
     let Ok(Playlist::Media(mut list)) = Playlist::read(list.as_bytes()) else { return None };
     let gone = std::mem::take(&mut list.segments.first_mut()?.date_ranges);

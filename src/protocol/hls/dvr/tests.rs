@@ -359,6 +359,32 @@ fn a_beginning_within_a_range_of_dates_has_it() {
 }
 
 #[test]
+fn a_beginning_behind_many_ranges_of_dates_has_the_one_that_is_open() {
+    let mut rig = Rig::new(settings(600, 1 << 30), 0, BTreeMap::new());
+    rig.done(None);
+    for number in 0..60_i64 {
+        rig.segment(10, false);
+        // Three hundred short ranges precede the long one.
+        let ranges = if number < 30 { 0..10 } else { 0..i64::from(number == 35) };
+        for n in ranges {
+            let range = DateRange {
+                id: format!("range-{number}-{n}"),
+                start_ms: BEGUN_MS + number * 2000,
+                duration: None,
+                planned: Some(Duration::from_secs(if number == 35 { 40 } else { 1 })),
+                splice: None,
+                parts_before: 0,
+            };
+            rig.dvr.reach.recent().back_mut().unwrap().segment.date_ranges.push(range);
+        }
+        rig.settle();
+    }
+    let list = rig.shown(Choice { start_ms: Some(BEGUN_MS + 45 * 2000), ..Choice::default() }).unwrap();
+    let ids: Vec<&str> = list.segments[0].date_ranges.iter().map(|range| range.id.as_str()).collect();
+    assert_eq!(ids, ["range-35-0"]);
+}
+
+#[test]
 fn t_19_whatever_the_disk_does_viewers_can_fetch_what_is_listed() {
     for seed in 0..200 {
         let mut random = Seed::from_number(seed).random();

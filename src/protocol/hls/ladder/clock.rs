@@ -87,9 +87,18 @@ impl Clock {
         self.dates.jump(entry.dts_ms);
     }
 
-    /// Returns the time of media with this DTS, in milliseconds since the beginning of 2026.
+    /// Returns the date from which the time counts, in milliseconds of Unix time: the beginning of 2026, or that of 1970
+    /// if the stream began while the clock of this machine showed an earlier date. Times must not be negative.
+    pub(super) fn zero_ms(&self) -> u64 {
+        match self.dates.reading() {
+            Some((_, wall_ms)) if wall_ms < NUMBERS_FROM_MS => 0,
+            Some(_) | None => NUMBERS_FROM_MS,
+        }
+    }
+
+    /// Returns the time of media with this DTS, in milliseconds since [`Self::zero_ms`].
     fn time_ms(&self, dts_ms: i64) -> i64 {
-        let from_ms = i64::try_from(NUMBERS_FROM_MS).unwrap_or(0);
+        let from_ms = i64::try_from(self.zero_ms()).unwrap_or(0);
         self.dates.calendar_ms(dts_ms).saturating_add(self.moved_ms).saturating_sub(from_ms)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hls::segmenter::{Moments, NUMBERS_FROM_MS, Outline, Presentation, Stretch};
+use hls::segmenter::{Moments, Outline, Presentation, Stretch};
 
 use super::apart::Listed;
 use super::{Ladder, Layout, MANIFEST, RUNGS_MAX};
@@ -82,7 +82,7 @@ impl Ladder {
         let all = Presentation { renditions, stretches, base, ended, listed, latency_ms };
         let calendar = self.clock.calendar();
         let Some(now_ms) = calendar.map(|calendar| calendar.date_ms(ctx.now.mono)) else { return };
-        if let Some(text) = all.manifest(Moments { zero_ms: NUMBERS_FROM_MS, now_ms }) {
+        if let Some(text) = all.manifest(Moments { zero_ms: self.clock.zero_ms(), now_ms }) {
             let name = format!("{0}/{0}{MANIFEST}", self.main);
             self.publishing.manifest(&name, text, calendar);
         }

@@ -40,6 +40,8 @@ struct Rig {
     layout: Layout,
     now: Now,
     begun: Instant,
+    /// The wall clock at the beginning.
+    begun_ms: u64,
     apps: Apps,
     server: SessionSettings,
     blobs: Blobs,
@@ -80,6 +82,7 @@ impl Rig {
             layout,
             now: Now { mono: begun, wall_ms: WALL_MS },
             begun,
+            begun_ms: WALL_MS,
             apps: [("live".into(), Arc::new(app))].into(),
             server: SessionSettings::default(),
             blobs: Blobs::new(),
@@ -130,7 +133,7 @@ impl Rig {
         let end_ms = self.at_ms + ms;
         while self.at_ms < end_ms {
             let at = self.begun + Duration::from_millis(self.at_ms.unsigned_abs());
-            self.now = Now { mono: at, wall_ms: WALL_MS.saturating_add_signed(self.at_ms) };
+            self.now = Now { mono: at, wall_ms: self.begun_ms.saturating_add_signed(self.at_ms) };
             for id in self.members.keys().copied().collect::<Vec<_>>() {
                 self.frame(id);
                 self.publish(id);

@@ -126,9 +126,12 @@ impl Rig {
         self.jobs += 1;
         let fault = if self.jobs > self.faults_after { self.faults.pop_front() } else { None };
         let outcome = fault.unwrap_or_else(|| match job.work {
-            Work::FileAppend { to: AppendTo::Recording { path }, data } => {
+            Work::FileAppend { to: AppendTo::Recording { path, from }, data } => {
                 let ending = self.sink.container.name();
                 assert!(data.is_empty() && path == ["live".to_owned(), format!("s.{ending}")]);
+                // Each file is named after the one before it.
+                let after = if self.files.is_empty() { 0 } else { self.files.len() as u64 + 1 };
+                assert_eq!(from, after);
                 let file = Arc::new(Memory::default());
                 self.files.push(Arc::clone(&file));
                 let name = Some(format!("s_{}.{ending}", self.files.len()));
@@ -710,4 +713,16 @@ fn a_webm_file_ends_where_the_stream_becomes_another() {
     rig.close();
     rig.assert_ended(1);
     assert!(rig.files[0].0.lock().unwrap().0.is_empty(), "nothing was recorded");
+}
+
+#[test]
+fn each_period_takes_one_change_off_the_count_however_often_it_is_asked() {
+    let (start, mut changes) = (Instant::now(), Changes::default());
+    let mut begun = 0u32;
+    // The tracks change every 6 s for an hour: the first eight times a file begins at once, then once for each period.
+    for n in 0..600 {
+        changes.note();
+        begun += u32::from(changes.may_begin(start + Duration::from_secs(6) * n));
+    }
+    assert!((365..=370).contains(&begun), "{begun}");
 }

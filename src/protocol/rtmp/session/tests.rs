@@ -192,6 +192,46 @@ fn logged(work: impl FnOnce()) -> String {
     String::from_utf8(bytes.clone()).unwrap()
 }
 
+#[test]
+fn a_publisher_of_which_nothing_can_be_played_is_told_and_ended_after_15_s() {
+    type Sent = (MediaKind, &'static [u8]);
+    let header = b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68";
+    let cases: [(&str, &[Sent], Sent); 3] = [
+        ("video without a sequence header", &[], (MediaKind::Video, b"\x17\x01\0\0\0\0\0\0\x01\x65")),
+        (
+            "inter frames alone",
+            &[(MediaKind::Video, header)],
+            (MediaKind::Video, b"\x27\x01\0\0\0\0\0\0\x01\x41"),
+        ),
+        ("AAC without a sequence header", &[], (MediaKind::Audio, b"\xaf\x01\x21")),
+    ];
+    for (name, first, frame) in cases {
+        let mut rig = Rig::publishing();
+        first.iter().for_each(|(kind, payload)| rig.send(*kind, payload));
+        for second in 0..=15 {
+            assert!(rig.session.wants_bytes(), "{name}: {second} s");
+            rig.send(frame.0, frame.1);
+            rig.exchange();
+            rig.now.mono += std::time::Duration::from_secs(1);
+        }
+        let reason = "no frame could be used within 15 s";
+        let told = |event: &ClientEvent| matches!(event, ClientEvent::Rejected { code, description } if code == "NetStream.Failed" && description == reason);
+        assert!(rig.heard.iter().any(told), "{name}: {:?}", rig.heard);
+        let ends = rig.events.iter().skip_while(
+            |event| !matches!(event, Event::Publication(_, PublicationEvent::Fault(said)) if *said == reason),
+        );
+        assert!(
+            matches!(
+                ends.collect::<Vec<_>>()[..],
+                [_, Event::Publication(_, PublicationEvent::Over(Departure::Failed)), Event::Closed(_)]
+            ),
+            "{name}: {:?}",
+            rig.events
+        );
+        assert!(!rig.session.wants_bytes(), "{name}");
+    }
+}
+
 /// The refusals that a session reports to the worker, as text.
 fn refused(events: &[Event]) -> Vec<String> {
     let text = |event: &Event| {

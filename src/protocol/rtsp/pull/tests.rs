@@ -243,7 +243,7 @@ fn u_20_a_camera_that_sends_before_anybody_takes_it_is_held_up_to_a_bound() {
     }
     rig.grant();
     rig.pull.handle_timeout(rig.now + Duration::from_secs(3));
-    assert_eq!(rig.units(), WAITING_MAX);
+    assert_eq!(rig.units(), waiting::PACKETS_MAX);
 }
 
 /// A picture of another source.

@@ -53,6 +53,7 @@ static FORMAT: FormatKind = FormatKind {
     name: "units",
     counted_as: None,
     is_enabled: |_| true,
+    selection: Selection::DEFAULT,
     package: |_| None,
     is_given_up_by_close: false,
     is_for_nodes: false,

@@ -23,7 +23,7 @@ struct Rig {
 impl Rig {
     /// Connects a viewer.
     fn new() -> Self {
-        let mut rig = Self::calling("#!::r=live/x,m=request");
+        let mut rig = Self::calling("#!::r=live/x,m=request", Config::default());
         let asked = with(rig.now, |ctx| rig.session.poll_event(ctx));
         assert!(matches!(asked, Some(Event::Subscription(_, SubscriptionEvent::Subscribe(_)))));
         let verdict = SubscriptionNews::Verdict(Ok(&Tracks::default()));
@@ -32,9 +32,10 @@ impl Rig {
         rig
     }
 
-    /// Connects a publisher.
-    fn publisher() -> Self {
-        let mut rig = Self::calling("#!::r=live/x,m=publish");
+    /// Connects a publisher that requests this latency.
+    fn publisher(latency: Duration) -> Self {
+        let config = Config { peer_latency: latency, ..Config::default() };
+        let mut rig = Self::calling("#!::r=live/x,m=publish", config);
         let asked = with(rig.now, |ctx| rig.session.poll_event(ctx));
         assert!(matches!(asked, Some(Event::Publication(_, PublicationEvent::Publish(_)))));
         let verdict = PublicationNews::Verdict(Ok(grant()));
@@ -44,12 +45,11 @@ impl Rig {
     }
 
     /// Makes the session of a caller with this stream id.
-    fn calling(stream_id: &str) -> Self {
+    fn calling(stream_id: &str, config: Config) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let seed = Seed::from_number(1);
         let from = SocketAddr::from(([192, 0, 2, 9], 9));
-        let config = Arc::new(Config::default());
-        let mut caller = Connection::caller(now.mono, config, SocketId(1), stream_id, &seed);
+        let mut caller = Connection::caller(now.mono, Arc::new(config), SocketId(1), stream_id, &seed);
         let mut port: Endpoint<()> = Endpoint::new(now.mono, &seed);
         let incoming = loop {
             let (mut out, mut reply) = (Datagrams::new(), Vec::new());
@@ -135,10 +135,10 @@ fn a_viewer_that_was_sent_a_unit_is_not_asked_for_more() {
     assert!(rig.session.poll_timeout().is_some_and(|at| at < rig.now.mono + Duration::from_millis(50)));
 }
 
-/// Publishes audio in the given pauses, in milliseconds, then nothing, over a connection that stays alive. Returns the
-/// second at which the session ends, from the last data, its departure and its reason.
-fn ends_after(pauses: &[u64]) -> (u64, Departure, String) {
-    let mut rig = Rig::publisher();
+/// Publishes audio in the given pauses, in milliseconds, then nothing, over a connection with this latency in seconds
+/// that stays alive. Returns the second at which the session ends, from the last data, its departure and its reason.
+fn ends_after(latency: u64, pauses: &[u64]) -> (u64, Departure, String) {
+    let mut rig = Rig::publisher(Duration::from_secs(latency));
     let (mut began, mut events) = (rig.now.mono, Vec::new());
     let config = media::codec::aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap();
     let frame = [&config.adts(5).unwrap()[..], b"audio"].concat();
@@ -166,7 +166,14 @@ fn ends_after(pauses: &[u64]) -> (u64, Departure, String) {
 #[test]
 fn a_publisher_that_sends_no_data_loses_its_stream_though_it_keeps_its_connection() {
     let no_data = |seconds| (seconds, Departure::Lost, "the publisher sends no data".to_owned());
-    assert_eq!(ends_after(&[]), no_data(20));
-    assert_eq!(ends_after(&[0]), no_data(10));
-    assert_eq!(ends_after(&[19_000, 9_000, 9_000, 20]), no_data(10));
+    assert_eq!(ends_after(0, &[]), no_data(20));
+    assert_eq!(ends_after(0, &[0]), no_data(10));
+    assert_eq!(ends_after(0, &[19_000, 9_000, 9_000, 20]), no_data(10));
+}
+
+#[test]
+fn a_publisher_s_first_data_may_take_the_agreed_latency_longer() {
+    let no_data = |seconds| (seconds, Departure::Lost, "the publisher sends no data".to_owned());
+    assert_eq!(ends_after(8, &[]), no_data(28));
+    assert_eq!(ends_after(8, &[19_000]), no_data(18));
 }

@@ -15,6 +15,8 @@ use super::{Frame, Made};
 const FRAMES_MAX: usize = 256;
 /// Maximum size of a frame.
 const FRAME_BYTES_MAX: usize = 64 * 1024;
+/// The reason logged for audio that ffmpeg encodes by default for MPEG-TS.
+const LAYER_II: &str = "MPEG audio of layer II (MP2) is not carried";
 /// Maximum size of a frame's head, unless it announces more.
 const HEAD_BYTES: usize = 16;
 
@@ -110,7 +112,8 @@ impl Audio {
                 }
                 Err(Error::Invalid(_) | Error::TooLarge(_)) => {
                     if !std::mem::replace(&mut self.lost, true) {
-                        made.push(Made::Bad);
+                        let not_carried = self.is_layer_two(&rest).then_some(Made::NotCarried(LAYER_II));
+                        made.push(not_carried.unwrap_or(Made::Bad));
                     }
                     at += self.next_head(&rest);
                 }
@@ -176,6 +179,12 @@ impl Audio {
             _ => true,
         };
         confirmed.then_some(found).ok_or(Error::Invalid("syncword"))
+    }
+
+    /// True if `bytes` begin like a frame of MPEG audio of layer II (ISO/IEC 11172-3 §2.4.1.3).
+    fn is_layer_two(&self, bytes: &[u8]) -> bool {
+        let is_mpeg = matches!(self.stream.kind, StreamKind::MpegAudio { .. });
+        is_mpeg && matches!(bytes, [0xff, second, ..] if second & 0xe6 == 0xe4)
     }
 
     /// True if `bytes` look like a frame, as far as they go.

@@ -26,7 +26,7 @@ use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream, StreamKin
 
 use self::audio::Audio;
 use self::video::Video;
-use super::TICKS;
+use super::{BAD_FRAME, TICKS};
 use crate::mail::Grant;
 use crate::protocol::cue_rate::CueRate;
 use crate::protocol::usable::Supply;
@@ -71,6 +71,8 @@ enum Made {
     Frame(Frame),
     /// A malformed part.
     Bad,
+    /// A part of a codec that is not carried, with its name.
+    NotCarried(&'static str),
     /// A part that cannot be used, because its configuration or its time is not known.
     Early,
 }
@@ -116,6 +118,21 @@ struct Beside {
     cues: CueRate,
 }
 
+/// The frames that cannot be used.
+#[derive(Debug, Default)]
+struct BadFrames {
+    count: u64,
+    /// The fault of the first one.
+    first: Option<&'static str>,
+}
+
+impl BadFrames {
+    fn note(&mut self, fault: &'static str) {
+        self.count = self.count.saturating_add(1);
+        self.first.get_or_insert(fault);
+    }
+}
+
 /// The state of one publisher.
 #[derive(Debug)]
 pub(crate) struct Depackager {
@@ -135,7 +152,7 @@ pub(crate) struct Depackager {
     made: Vec<Made>,
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
-    bad: u64,
+    bad: BadFrames,
     /// True if at least one unit was made.
     delivers: bool,
     /// Number of drops that [`Depackager::take_dropped`] has reported.
@@ -158,7 +175,7 @@ impl Depackager {
             made: Vec::new(),
             units: VecDeque::new(),
             dropped: 0,
-            bad: 0,
+            bad: BadFrames::default(),
             delivers: false,
             told: 0,
         }
@@ -194,7 +211,7 @@ impl Depackager {
 
     /// Takes the number of units that could not be used since the last call.
     pub(crate) fn take_dropped(&mut self) -> u64 {
-        let dropped = self.dropped.saturating_add(self.bad);
+        let dropped = self.dropped.saturating_add(self.bad.count);
         dropped.saturating_sub(std::mem::replace(&mut self.told, dropped))
     }
 
@@ -231,9 +248,9 @@ impl Depackager {
         }
     }
 
-    /// True if a frame was malformed, or of an unsupported codec.
-    pub(crate) const fn has_bad(&self) -> bool {
-        self.bad > 0
+    /// Returns the fault of the first frame that was malformed, or of an unsupported codec.
+    pub(crate) const fn why_bad(&self) -> Option<&'static str> {
+        self.bad.first
     }
 
     /// Returns the tracks of the stream so far.
@@ -244,7 +261,7 @@ impl Depackager {
 
     /// Returns the counters.
     pub(crate) fn stats(&self) -> Stats {
-        Stats { demux: self.demuxer.stats(), dropped: self.dropped, bad: self.bad }
+        Stats { demux: self.demuxer.stats(), dropped: self.dropped, bad: self.bad.count }
     }
 
     /// Applies a program map: unchanged streams continue, a new one gets the lowest free track number of its kind.
@@ -407,7 +424,8 @@ impl Depackager {
             match made {
                 Made::Config(config) => self.configure(track, config),
                 Made::Frame(frame) => self.frame(track, frame, arrived),
-                Made::Bad => self.bad = self.bad.saturating_add(1),
+                Made::Bad => self.bad.note(BAD_FRAME),
+                Made::NotCarried(codec) => self.bad.note(codec),
                 Made::Early => self.dropped = self.dropped.saturating_add(1),
             }
         }

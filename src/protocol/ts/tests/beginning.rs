@@ -75,7 +75,7 @@ fn what_a_stream_has_brought_is_known() {
     let frame = [&config.adts(5).unwrap()[..], b"audio"].concat();
     let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     publisher.ingest.handle(&[0x47; 188 * 7]);
-    assert_eq!((publisher.ingest.supply(), publisher.ingest.has_bad()), (Supply::Nothing, false));
+    assert_eq!((publisher.ingest.supply(), publisher.ingest.why_bad()), (Supply::Nothing, None));
     publisher.audio(0, &frame);
     assert_eq!(publisher.ingest.supply(), Supply::Announced);
     publisher.audio(270_000, &frame);

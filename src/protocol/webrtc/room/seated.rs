@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::webrtc::{Peer, SectionId, offered_formats};
 use media::TrackKind;
@@ -16,8 +16,11 @@ use media::codec::Codec;
 use sdp::{Format, MediaKind};
 
 use super::seating::{SEATS_MAX, Seating};
-use super::{Codecs, Holder, PAYLOAD_TYPES, Room, SILENCE, Subscribed, negotiation};
+use super::{Codecs, Holder, Member, PAYLOAD_TYPES, Room, SILENCE, Subscribed, negotiation};
 use crate::types::Handle;
+
+/// Time after which a subscription for which there was no room is tried again.
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Maximum number of tracks of each kind sent to a viewer of a room; `None` for no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,6 +58,9 @@ pub(super) struct Seats {
     audio: Option<Seating>,
     /// Streams whose seats have changed.
     changed: BTreeSet<Handle>,
+    /// Streams for which there was no room, and the time of the next attempt.
+    refused: BTreeSet<Handle>,
+    retry_at: Option<Instant>,
     /// Sections in which the current stream must end.
     vacated: Vec<SectionId>,
 }
@@ -63,7 +69,16 @@ impl Seats {
     pub(super) fn new(limits: Limits, codecs: Codecs) -> Self {
         let seating = |limit: Option<usize>| limit.map(Seating::new);
         let (video, audio) = (seating(limits.video), seating(limits.audio));
-        Self { limits, codecs, video, audio, changed: BTreeSet::new(), vacated: Vec::new() }
+        Self {
+            limits,
+            codecs,
+            video,
+            audio,
+            changed: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            retry_at: None,
+            vacated: Vec::new(),
+        }
     }
 
     const fn of(&self, kind: TrackKind) -> Option<&Seating> {
@@ -118,6 +133,17 @@ impl Seats {
     pub(super) fn needs(&self, stream: Handle) -> bool {
         let is_seated = |kind| self.seats(kind, stream) == Some(true);
         !self.are_all() || is_seated(TrackKind::Video) || is_seated(TrackKind::Audio)
+    }
+
+    /// Subscribes again to streams for which there was no room, because there may be room now.
+    pub(super) fn retry(&mut self) {
+        self.changed.append(&mut self.refused);
+        self.retry_at = None;
+    }
+
+    /// Returns the time of the next attempt to subscribe to streams for which there was no room.
+    pub(super) const fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
     }
 
     /// Records that a stream's seats have changed, for [`Room::poll_step`].
@@ -299,10 +325,16 @@ impl Room {
         self.apply_wants();
     }
 
-    /// Returns the next effect of changed seats.
+    /// Returns the next effect of changed seats, or of a stream that has left.
     pub(in crate::protocol::webrtc) fn poll_step(&mut self, now: Instant, peer: &mut Peer) -> Option<Step> {
+        if let Some((handle, id)) = self.add_waiting() {
+            return Some(Step::Subscribe(handle, id));
+        }
         self.seats.vacated.drain(..).for_each(|section| peer.vacate(now, section));
-        while let Some(handle) = self.seats.changed.pop_first() {
+        if self.seats.retry_at.is_some_and(|at| at <= now) {
+            self.seats.retry();
+        }
+        while let Some(handle) = self.next_changed() {
             let needs = self.seats.needs(handle);
             let Some(member) = self.members.get_mut(&handle) else { continue };
             match (member.state, needs) {
@@ -313,6 +345,7 @@ impl Room {
                 (Subscribed::Asked | Subscribed::Held | Subscribed::Yes, false) => {
                     (member.state, member.viewer) = (Subscribed::No, None);
                     member.tracks = Arc::default();
+                    self.seats.retry();
                     return Some(Step::Unsubscribe(handle));
                 }
                 (Subscribed::Yes, true) => {
@@ -324,6 +357,28 @@ impl Room {
             }
         }
         None
+    }
+
+    /// Returns the next stream whose seats have changed. Streams without a seat come first, because a session may have
+    /// only so many subscriptions.
+    fn next_changed(&mut self) -> Option<Handle> {
+        let is_subscribed = |member: &Member| member.state != Subscribed::No;
+        let ends = |stream: &&Handle| {
+            self.members.get(*stream).is_some_and(is_subscribed) && !self.seats.needs(**stream)
+        };
+        let changed = &self.seats.changed;
+        let next = *changed.iter().find(ends).or_else(|| changed.first())?;
+        self.seats.changed.remove(&next);
+        Some(next)
+    }
+
+    /// Notes that there was no room for a subscription. It is tried again when another one ends, and after a while.
+    pub(in crate::protocol::webrtc) fn refuse(&mut self, now: Instant, stream: Handle) {
+        if let Some(member) = self.members.get_mut(&stream) {
+            (member.state, member.viewer, member.tracks) = (Subscribed::No, None, Arc::default());
+            self.seats.refused.insert(stream);
+            self.seats.retry_at = now.checked_add(RETRY_AFTER);
+        }
     }
 
     /// Like [`Room::apply_wants`], for one stream.

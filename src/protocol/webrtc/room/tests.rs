@@ -98,9 +98,9 @@ impl Bench {
     fn check_numbers(&self) {
         let mut known = BTreeMap::new();
         for format in self.offers.iter().flat_map(|offer| &offer.media).flat_map(sdp::Media::rtp_formats) {
-            let name = Numbers::name(&format);
-            let first = known.entry(format.payload_type()).or_insert_with(|| name.clone());
-            assert_eq!(*first, name, "{}", format.payload_type().number());
+            let parts = (format.rtpmap.clone(), format.parameters.clone());
+            let first = known.entry(format.payload_type()).or_insert_with(|| parts.clone());
+            assert_eq!(*first, parts);
         }
     }
 
@@ -238,6 +238,27 @@ fn another_codec_begins_at_another_place_and_a_room_is_bounded() {
     assert!(bench.offers.last().unwrap().media.len() <= ::webrtc::OFFERED_SECTIONS_MAX);
     let text = bench.offers.last().unwrap().write();
     assert!(text.len() < sdp::limits::BYTES_MAX, "{}", text.len());
+}
+
+#[test]
+fn a_stream_beyond_the_bound_is_played_once_another_has_left() {
+    let mut bench = Bench::new(Choice::default());
+    for n in 0..STREAMS_MAX + 3 {
+        bench.came(&format!("s{n}"), &BOTH);
+    }
+    let waits = |n: usize| Arc::<str>::from(format!("s{}", STREAMS_MAX + n));
+    assert_eq!(bench.room.came(&waits(2)), None, "it waits already");
+    let step = |bench: &mut Bench| bench.room.poll_step(bench.now, &mut bench.peer);
+    assert!(step(&mut bench).is_none());
+    // The first of those that wait leaves, and two others make room.
+    assert_eq!(bench.room.left(&waits(0)), None);
+    assert!(bench.room.left("s3").is_some() && bench.room.left("s4").is_some());
+    for n in [1, 2] {
+        let Some(Step::Subscribe(_, id)) = step(&mut bench) else { panic!("no subscription") };
+        assert_eq!(id, waits(n));
+    }
+    assert!(step(&mut bench).is_none());
+    assert_eq!(bench.room.members.len(), STREAMS_MAX);
 }
 
 #[test]
@@ -457,7 +478,7 @@ fn a_page_hears_who_speaks_twice_a_second_at_most() {
     assert_eq!(bench.heard().unwrap(), [of("audioTrack0", "ann", 0), of("audioTrack1", "ben", 194)]);
     bench.room.speaks(bench.now, "ben", SILENCE);
     assert_eq!(bench.heard(), None);
-    bench.now = bench.room.poll_timeout().unwrap();
+    bench.now = bench.room.poll_timeout(true).unwrap();
     assert_eq!(bench.heard().unwrap()[1], of("audioTrack1", "ben", 0));
     assert_eq!((bench.heard(), bench.room.loud.poll_timeout()), (None, None));
     // Without seats, streams that speak are listed, and streams that have stopped are listed once.
@@ -470,6 +491,52 @@ fn a_page_hears_who_speaks_twice_a_second_at_most() {
     assert_eq!(bench.heard().unwrap(), [of("ann", "ann", 194), of("cat", "cat", 0)]);
     bench.speaks("ann");
     assert_eq!(bench.heard().unwrap(), [of("ann", "ann", 194)]);
+}
+
+#[test]
+fn profiles_have_payload_types_and_levels_have_none_of_their_own() {
+    let form = |profile: &str| {
+        let mut format = ::webrtc::offered_formats(Codec::H264, *PAYLOAD_TYPES.start()).remove(0);
+        format.parameters.set("profile-level-id", profile);
+        format
+    };
+    let mut numbers = Numbers::default();
+    let mut give = |profile: &str| {
+        let mut format = form(profile);
+        let given = numbers.give(&mut format);
+        given.then(|| {
+            (format.payload_type().number(), format.parameters.get("profile-level-id").unwrap().to_owned())
+        })
+    };
+    let first = give("64001f").unwrap();
+    // The parameters of a payload type are the same everywhere.
+    assert!(["640020", "640028", "640033"].iter().all(|profile| give(profile).as_ref() == Some(&first)));
+    assert_ne!(give("42e01f").unwrap().0, first.0);
+}
+
+#[test]
+fn a_page_that_is_turned_back_ends_streams_first_and_tries_refused_ones_again() {
+    let mut bench = Bench::seats(2, 0);
+    ["a", "b", "c", "d"].into_iter().for_each(|id| bench.enters(id, &BOTH));
+    let turn = |bench: &mut Bench, window| {
+        bench.room.turn_over(window);
+        bench.steps(&BOTH).into_iter().filter(|step| step.starts_with(['+', '-'])).collect::<Vec<_>>()
+    };
+    assert_eq!(turn(&mut bench, 2..4), ["-a", "-b", "+c", "+d"]);
+    assert_eq!(turn(&mut bench, 0..2), ["-c", "-d", "+a", "+b"]);
+    // There is no room for a stream: it stays in the room, and is tried again when another ends, or after a while.
+    let a = bench.room.ids["a"];
+    bench.room.refuse(bench.now, a);
+    assert!(bench.steps(&BOTH).is_empty() && bench.room.poll_offer().is_none());
+    assert_eq!(turn(&mut bench, 0..1), [""; 0]);
+    bench.room.left("b");
+    let steps = bench.steps(&BOTH);
+    assert!(steps.contains(&"+a".to_owned()), "{steps:?}");
+    bench.room.refuse(bench.now, a);
+    assert!(bench.steps(&BOTH).is_empty());
+    bench.now = bench.room.poll_timeout(false).unwrap();
+    assert_eq!(bench.steps(&BOTH), ["+a", "ba"]);
+    assert_eq!(bench.room.poll_timeout(false), None);
 }
 
 /// Streams come, speak, are pinned and leave at random: no two seats have the same stream, all seats are taken while

@@ -43,6 +43,17 @@ impl RtcSession {
         }
     }
 
+    /// Handles a deadline of a publisher. One that has sent no media loses its stream, which waits for its return.
+    pub(in crate::protocol::webrtc) fn publisher_timeout(&mut self, ctx: &Context<'_>) {
+        let Role::Publisher(ingest) = &mut self.role else { return };
+        if ingest.is_silent(ctx.now.mono) {
+            self.peer.close(ctx.now.mono);
+            return self.over("the publisher sends no media", Departure::Lost);
+        }
+        ingest.try_start(ctx.now.mono);
+        self.take_units();
+    }
+
     /// Passes units that are ready, and changes of the publisher's clocks, to the worker.
     pub(super) fn take_units(&mut self) {
         let Role::Publisher(ingest) = &mut self.role else { return };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
-    Context, DESCRIBE_WAIT, Departure, Described, Event, Format, FromSession, Handle, Outcome, PlayAsk,
-    Refused, Role, RtcSession, SubscriptionEvent, SubscriptionNews, negotiation,
+    Context, DESCRIBE_WAIT, Departure, Described, Event, Format, FromSession, Handle, NoSubscription,
+    Outcome, PlayAsk, Refused, Role, RtcSession, SubscriptionEvent, SubscriptionNews, negotiation,
 };
 use crate::hub::Delivery;
 use crate::protocol::SubtrackNews;
@@ -139,6 +139,7 @@ impl RtcSession {
                 self.events.extend(events.map(|event| Event::Subscription(handle, event)));
             }
             SubscriptionNews::TracksKnown(tracks) => room.take_tracks(handle, tracks, codecs),
+            SubscriptionNews::Verdict(Err(NoSubscription::Resources)) => room.refuse(ctx.now.mono, handle),
             SubscriptionNews::Verdict(Err(_)) | SubscriptionNews::Ended(_) => room.remove(handle),
             SubscriptionNews::Held => room.hold(handle),
             SubscriptionNews::Seasoned
@@ -197,6 +198,11 @@ impl RtcSession {
 
     /// Offers the current streams, if they differ from the last offer.
     pub(super) fn offer_room(&mut self, ctx: &Context<'_>) {
+        if let Role::Room(room) = &mut self.role
+            && room.pace().waits()
+        {
+            return;
+        }
         self.take_steps(ctx);
         let Role::Room(room) = &mut self.role else { return };
         let Some(sections) = room.poll_offer() else { return };
@@ -258,34 +264,54 @@ impl RtcSession {
     pub(super) fn turn_room_over(&mut self, ctx: &Context<'_>, window: Range<usize>) {
         let Role::Room(room) = &mut self.role else { return };
         room.turn_over(window);
-        for (handle, viewer) in room.viewers() {
-            let select = SubscriptionEvent::Select(viewer.selection());
-            self.events.push_back(Event::Subscription(handle, select));
-        }
-        self.offer_room(ctx);
-        self.say_assignments(ctx);
+        self.take_command(ctx);
     }
 
     /// Pins or unpins the video of a stream.
     pub(super) fn pin_in_room(&mut self, ctx: &Context<'_>, name: &str, pins: bool) {
         let Role::Room(room) = &mut self.role else { return };
         if !room.pin(name, pins) {
-            self.want(ctx, name, Some(pins), None);
+            self.want_in_room(ctx, name, (Some(pins), None));
         }
-        self.offer_room(ctx);
-        self.say_assignments(ctx);
+        self.take_command(ctx);
     }
 
     /// Limits the number of videos.
     pub(super) fn limit_videos(&mut self, ctx: &Context<'_>, count: Option<usize>) {
         let Role::Room(room) = &mut self.role else { return };
         room.limit_videos(count);
+        self.take_command(ctx);
+    }
+
+    /// Carries out a command of the page now, or together with others at the end of the interval.
+    fn take_command(&mut self, ctx: &Context<'_>) {
+        let Role::Room(room) = &mut self.role else { return };
+        if room.pace().may_change(ctx.now.mono) {
+            self.carry_out_commands(ctx);
+        }
+    }
+
+    fn carry_out_commands(&mut self, ctx: &Context<'_>) {
+        let Role::Room(room) = &mut self.role else { return };
         for (handle, viewer) in room.viewers() {
             let select = SubscriptionEvent::Select(viewer.selection());
             self.events.push_back(Event::Subscription(handle, select));
         }
         self.offer_room(ctx);
         self.say_assignments(ctx);
+    }
+
+    /// Handles an expired deadline of the room.
+    pub(super) fn room_timeout(&mut self, ctx: &Context<'_>) {
+        if let Role::Room(room) = &mut self.role
+            && room.pace().poll(ctx.now.mono)
+        {
+            self.carry_out_commands(ctx);
+        }
+        self.offer_room(ctx);
+        if self.connected {
+            self.look_at_room(ctx);
+        }
     }
 
     /// Starts the streams, because media can flow.
@@ -326,7 +352,7 @@ impl RtcSession {
     }
 
     /// Evaluates the path for each stream.
-    pub(super) fn look_at_room(&mut self, ctx: &Context<'_>) {
+    fn look_at_room(&mut self, ctx: &Context<'_>) {
         let now = ctx.now.mono;
         let Role::Room(room) = &mut self.role else { return };
         let handles: Vec<Handle> = room.viewers().map(|(handle, _)| handle).collect();
@@ -351,13 +377,17 @@ impl RtcSession {
             Role::Viewer(viewer) if *id == *self.key.id => {
                 let (had_video, had_audio) = viewer.wants();
                 viewer.want(video.unwrap_or(had_video), audio.unwrap_or(had_audio));
-                self.select();
-            }
-            Role::Room(room) => {
-                if let Some(handle) = room.want(name, video, audio) {
-                    self.select_of_room(handle);
+                if viewer.may_select(ctx.now.mono) {
+                    self.select();
                 }
-                self.offer_room(ctx);
+            }
+            Role::Room(_) => {
+                self.want_in_room(ctx, name, (video, audio));
+                if let Role::Room(room) = &mut self.role
+                    && (!room.has_seats() || room.pace().may_change(ctx.now.mono))
+                {
+                    self.offer_room(ctx);
+                }
             }
             Role::AskedPlay(_) | Role::Offered(..) | Role::Viewer(_) => {
                 if let Some(first) = &mut self.first_offer {
@@ -365,6 +395,15 @@ impl RtcSession {
                 }
             }
             Role::None | Role::AskedPublish(_) | Role::Granted(_) | Role::Publisher(_) => {}
+        }
+    }
+
+    fn want_in_room(&mut self, ctx: &Context<'_>, name: &str, (video, audio): (Option<bool>, Option<bool>)) {
+        let Role::Room(room) = &mut self.role else { return };
+        if let Some(handle) = room.want(name, video, audio)
+            && room.viewer(handle).is_some_and(|(viewer, _)| viewer.may_select(ctx.now.mono))
+        {
+            self.select_of_room(handle);
         }
     }
 

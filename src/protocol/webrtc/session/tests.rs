@@ -5,6 +5,7 @@
 
 use ::webrtc::IceMode;
 
+use super::super::pace;
 use super::*;
 use crate::hub::{Blobs, Pick};
 use crate::mail::SessionSettings;
@@ -79,7 +80,9 @@ impl Bench {
         });
     }
 
+    /// Says, after a pause, which kinds the page wants.
     fn want(&mut self, name: &str, video: Option<bool>, audio: Option<bool>) {
+        self.pass(pace::INTERVAL);
         self.say(ToSession::Want { name: name.to_owned(), video, audio });
     }
 
@@ -287,4 +290,89 @@ fn what_a_page_wants_of_one_kind_leaves_the_other_as_it_was() {
     assert_eq!(wants(None, Some(false)), Some([true, false]));
     assert_eq!(wants(Some(false), None), Some([false, false]));
     assert_eq!(wants(Some(true), None), Some([true, false]));
+}
+
+/// The number of changes to subscriptions: selections, subscriptions and their ends.
+fn changes(events: &[Event]) -> usize {
+    let is_change = |event: &&Event| {
+        let Event::Subscription(_, event) = event else { return false };
+        matches!(
+            event,
+            SubscriptionEvent::Select(_) | SubscriptionEvent::Subscribe(_) | SubscriptionEvent::Unsubscribe
+        )
+    };
+    events.iter().filter(is_change).count()
+}
+
+#[test]
+fn w_09_a_thousand_toggles_make_two_selections_and_the_last_wins() {
+    let mut bench = Bench::playing();
+    let toggle = |bench: &mut Bench, name: &str, on: bool| {
+        bench.say(ToSession::Want { name: name.to_owned(), video: Some(on), audio: Some(!on) });
+    };
+    (0..1000).for_each(|n| toggle(&mut bench, "s", n % 2 == 0));
+    let events = bench.events();
+    assert_eq!((changes(&events), selected(&events, Handle::ONLY)), (1, Some([true, false])));
+    bench.pass(pace::INTERVAL);
+    let events = bench.events();
+    assert_eq!((changes(&events), selected(&events, Handle::ONLY)), (1, Some([false, true])));
+    bench.pass(pace::INTERVAL * 2);
+    assert_eq!(changes(&bench.events()), 0);
+    toggle(&mut bench, "s", true);
+    assert_eq!(selected(&bench.events(), Handle::ONLY), Some([true, false]), "after a pause, at once");
+    // The same in a room.
+    bench.news(SubtrackNews::Room(&[key("s")]));
+    let asked = bench.asked();
+    let [(own, _)] = asked[..] else { panic!("{asked:?}") };
+    bench.verdict(own);
+    bench.pass(pace::INTERVAL * 2);
+    bench.events();
+    (0..1000).for_each(|n| toggle(&mut bench, "s", n % 2 == 0));
+    assert_eq!(changes(&bench.events()), 1);
+    bench.pass(pace::INTERVAL);
+    let events = bench.events();
+    assert_eq!((changes(&events), selected(&events, own)), (1, Some([false, true])));
+}
+
+#[test]
+fn w_09_a_flood_of_commands_about_seats_moves_each_stream_once_in_an_interval() {
+    let mut bench = Bench::asking();
+    let limits = [("maxVideoTrackCount", "3"), ("maxAudioTrackCount", "3")];
+    let app = crate::config::AppSettings::of(crate::protocol::schema(), "live", &limits).unwrap();
+    bench.apps = Apps::from([("live".into(), Arc::new(app))]);
+    let streams = ["a", "b", "c", "d", "e"];
+    bench.events();
+    bench.news(SubtrackNews::Room(&streams.map(key)));
+    let asked = bench.asked();
+    assert_eq!(asked.len(), 3);
+    for (handle, _) in asked {
+        bench.verdict(handle);
+    }
+    let offer = bench.offer().unwrap();
+    bench.answer(&offer);
+    bench.session.connected = true;
+    bench.events();
+    let flood = |bench: &mut Bench| {
+        for n in 0..200 {
+            bench.say(ToSession::LimitVideos(Some(n % 3)));
+            bench.say(ToSession::Pin { name: streams[n % 5].to_owned(), pins: true });
+            bench.say(ToSession::TurnOver(n % 4..n % 4 + 2));
+            let (video, audio) = (Some(n % 2 == 0), Some(n % 2 == 0));
+            bench.say(ToSession::Want { name: streams[n % 5].to_owned(), video, audio });
+            bench.say(ToSession::Info);
+        }
+        bench.events().len()
+    };
+    // At most the effects of the first command, a selection of each stream, and the answers about the stream.
+    let first = flood(&mut bench);
+    assert!(first <= 16 + ANSWERS_MAX, "{first}");
+    bench.pass(pace::INTERVAL);
+    let later = bench.events();
+    assert!((1..=16).contains(&changes(&later)), "{later:?}");
+    // The commands that waited have taken effect.
+    bench.say(ToSession::LimitVideos(Some(3)));
+    bench.pass(pace::INTERVAL);
+    bench.events();
+    let Role::Room(room) = &mut bench.session.role else { panic!("a room") };
+    assert!(!room.pace().waits());
 }

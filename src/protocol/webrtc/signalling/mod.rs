@@ -245,8 +245,7 @@ impl Socket {
         if self.is_full() {
             return self.send(answer::error("highResourceUsage", Some(id)));
         }
-        let child = Handle(self.next);
-        self.next = self.next.wrapping_add(1);
+        let child = self.next_child();
         let ask = Ask {
             publishes,
             key: StreamKey::new(&self.app, id),
@@ -273,6 +272,15 @@ impl Socket {
             what: Box::new(ask),
             outlives: false,
         }));
+    }
+
+    /// Returns a number for a session that no other session of this socket has.
+    fn next_child(&mut self) -> Handle {
+        let is_free = |child: &Handle| self.streams.iter().all(|stream| stream.child != *child);
+        let mut numbers = (0..=u16::MAX).map(|ahead| Handle(self.next.wrapping_add(ahead)));
+        let child = numbers.find(is_free).unwrap_or(Handle(self.next));
+        self.next = child.0.wrapping_add(1);
+        child
     }
 
     /// Stops a stream at the client's request. Its id is free immediately; later messages of the session are ignored.

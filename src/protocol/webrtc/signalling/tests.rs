@@ -466,3 +466,13 @@ fn r_51_credentials_of_a_relay_are_for_who_was_let_in() {
         matches!(&socket.events[0], Event::Request(RequestEvent::Ask { let_in, .. }) if *let_in == ["b"])
     );
 }
+
+#[test]
+fn numbers_that_begin_anew_pass_over_the_streams_that_have_one() {
+    let mut socket = socket();
+    let play = |id: &str| format!(r#"{{"command":"play","streamId":"{id}"}}"#);
+    say(&mut socket, &play("first"));
+    socket.next = u16::MAX;
+    ["second", "third"].into_iter().for_each(|id| say(&mut socket, &play(id)));
+    assert_eq!(socket.streams.iter().map(|stream| stream.child.0).collect::<Vec<_>>(), [0, u16::MAX, 1]);
+}

@@ -45,7 +45,7 @@ impl AppendFile for SimFile {
 fn append(to: AppendTo, data: &[Bytes]) -> Outcome {
     let (file, name): (Arc<dyn AppendFile>, _) = match to {
         AppendTo::New { .. } | AppendTo::Path { .. } => (Arc::new(SimFile::default()), None),
-        AppendTo::Recording { path } => (Arc::new(SimFile::default()), path.last().cloned()),
+        AppendTo::Recording { path, .. } => (Arc::new(SimFile::default()), path.last().cloned()),
         AppendTo::Open(file) => (file, None),
     };
     Outcome::Appended(file.append(data).map(|length| Appended { file, length, name }))

@@ -45,6 +45,8 @@ const UNEVEN_MS: i64 = 5;
 const RATES_MILLI: [u64; 8] = [23_976, 24_000, 25_000, 29_970, 30_000, 50_000, 59_940, 60_000];
 /// Maximum number of parts of one segment.
 const PARTS_MAX: usize = 256;
+/// Number of parts of the longest segment that the part target allows for; further parts are room for jitter.
+const PARTS_PLANNED: i64 = 240;
 /// Maximum duration of a fragment, in milliseconds, if segments are encrypted as a whole. Each fragment is
 /// encrypted when it ends; so a long segment is never encrypted all at once.
 const SEALED_FRAGMENT_MS_MAX: i64 = 500;
@@ -364,6 +366,9 @@ impl Mp4Segmenter {
         }
         self.measure(unit);
         self.window.note(unit, end);
+        if end.is_some_and(|end| !end.changed) && !unit.leads {
+            self.window.begins_with_last();
+        }
     }
 
     /// Makes the key for samples at the first unit for which one is available; later calls do nothing.
@@ -562,20 +567,22 @@ impl Mp4Segmenter {
             };
             let (short, step) = (at(1), at(19).min(STEP_MS_MAX));
             self.parts.step_ms = step;
+            let least =
+                self.window.longest_ms().max(self.rules.segment_ms).saturating_add(1200) / PARTS_PLANNED;
             if step.saturating_sub(short) > UNEVEN_MS.max(step / 4) {
                 let longest = steps.last().map_or(step, |longest| (*longest).min(STEP_MS_MAX));
                 // The longest frame, plus a millisecond, is 15 % of the target, so no frame takes a
-                // part from below 85 % to above 100 %. The target is limited to the duration of a
-                // segment.
+                // part from below 85 % to above 100 %. A segment's duration is the limit.
                 let target = longest.saturating_add(1).saturating_mul(100) / 15 + 1;
-                let target = target.max(self.rules.part_ms).min(self.rules.segment_ms);
+                let target = target.max(self.rules.part_ms).max(least * 100 / 85).min(self.rules.segment_ms);
                 self.parts.target_ms = Some(target);
                 self.parts.least_ms = Some(target.saturating_mul(85).saturating_add(99) / 100);
                 return;
             }
             // As many frames as fit the wanted duration, plus some room for jitter. The frames fill more than
             // 85 % of the target.
-            let frames = self.rules.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1).max(1);
+            let frames = self.rules.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1);
+            let frames = frames.max(least.checked_div(step).unwrap_or(0).saturating_add(1));
             let exact = frames.saturating_mul(step);
             self.parts.target_ms = Some(exact.saturating_add((exact / 12).min(step / 2)).saturating_add(1));
         }

@@ -428,6 +428,20 @@ fn parts_of_a_captured_screen_are_nearly_as_long_as_the_target() {
 }
 
 #[test]
+fn a_segment_of_many_parts_has_none_that_is_too_long() {
+    for (segment_ms, key_ms, step) in [(60_000, 2000, 40), (60_000, 2000, 70), (2000, 20_000, 67)] {
+        let rules = Rules { segment_ms, part_ms: 100, ..Rules::DEFAULT };
+        let mut rig = Rig::with(video(), &rules, true, 0);
+        (0..200_000 / step).for_each(|n| rig.unit(n * step, n * step % key_ms < step));
+        let last = rig.last.unwrap();
+        let target = last.low_latency.as_ref().unwrap().part_target;
+        let parts: Vec<&Part> = last.segments.iter().flat_map(|segment| &segment.parts).collect();
+        assert!(parts.len() > 200, "{segment_ms} {step}: {} parts", parts.len());
+        assert!(parts.iter().all(|part| part.duration <= target), "{segment_ms} {step}: {target:?}");
+    }
+}
+
+#[test]
 fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
     let mut rig = Rig::new(video(), true);
     for n in 0..500 {
@@ -658,5 +672,25 @@ fn a_segment_that_is_sealed_as_a_whole_is_opened_to_the_clear_one() {
             opened.truncate(opened.len() - usize::from(*opened.last().unwrap()));
             assert_eq!(opened, of(&clear, &segment.uri), "{bytes} {}", segment.uri);
         }
+    }
+}
+
+#[test]
+fn a_picture_that_waits_for_the_next_one_may_begin_a_segment_that_is_not_independent() {
+    let (video, audio) = (video(), audio());
+    let mut rig = Rig::new(video.clone(), false);
+    rig.rendition.set_tracks(vec![video.clone(), audio.clone()], 1);
+    for dts in (0..14_000).step_by(40) {
+        // The video pauses, and the sound ends its segment. The next picture is a key frame, so far away that the
+        // pause ends with a discontinuity.
+        let is_paused = (8400..12_000).contains(&dts);
+        if !is_paused {
+            rig.unit(dts, dts % 2000 == 0);
+        }
+        rig.rendition.unit(&timed(&unit(&audio, dts, true)));
+        rig.look();
+        let playlist = rig.rendition.playlist();
+        let is_listed = playlist.segments.iter().any(|segment| segment.uri == "cam000000006.m4s");
+        assert_eq!(playlist.independent_segments, !is_listed, "{dts}: {playlist}");
     }
 }

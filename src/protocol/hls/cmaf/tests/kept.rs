@@ -44,6 +44,10 @@ pub(super) fn outcome(
                 disk.remove(&place);
             }
         }
+        ArchiveWork::Clear { path } => {
+            let (folder, stem) = place(path);
+            disk.retain(|(of, name), _| *of != folder || !name.starts_with(&stem));
+        }
         ArchiveWork::Dvr(_) => panic!("{work:?}"),
     }
     Outcome::Archived(Ok(()))
@@ -172,6 +176,51 @@ fn a_master_playlist_that_the_disk_does_not_take_is_tried_again() {
     rig.pass(&tracks, 1, 14_000..20_000);
     rig.end(20_000);
     assert!(rig.sink.publishing.poll_timeout().is_none() && listed(&rig)[0] > 6);
+}
+
+#[test]
+fn what_an_earlier_run_has_left_goes_before_the_first_file_of_this_one() {
+    let mut rig = rig("event", "false");
+    let mut old = |folder: &str, name: &str| {
+        rig.disk.insert((folder.to_owned(), name.to_owned()), Bytes::from_static(b"#EXTM3U\n"));
+    };
+    for name in ["cam__master.m3u8", "cam__audio.m3u8", "cam__audio_9_000000001.m4s"] {
+        old("ll-hls/cam", name);
+    }
+    old("cam", "cam.mpd");
+    old("cam", "cam000000001.ts");
+    // The first segment is not complete yet, and a track of the earlier run does not come again.
+    rig.pass(&[(video(0), 0)], 1, 0..1000);
+    let left: Vec<_> = rig.disk.keys().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(left, ["cam000000001.ts"]);
+    rig.pass(&[(video(0), 0)], 1, 1000..12_000);
+    assert!(!text(&rig, "ll-hls/cam", "cam__master.m3u8").contains("audio") && listed(&rig)[0] > 3);
+}
+
+#[test]
+fn tracks_that_have_left_are_in_the_list_of_tracks_on_the_disk() {
+    let mut rig = rig("vod", "false");
+    rig.pass(&[(video(0), 0), (audio(), 0)], 1, 0..12_000);
+    rig.pass(&[(audio(), 12_000)], 2, 12_000..40_000);
+    let master = |rig: &Rig| text(rig, "ll-hls/cam", "cam__master.m3u8").to_owned();
+    let video_line =
+        |text: &str| text.lines().find(|line| line.starts_with("#EXT-X-STREAM-INF")).unwrap().to_owned();
+    let during = master(&rig);
+    assert!(during.contains("cam__video.m3u8") && during.contains("URI=\"cam__audio.m3u8\""), "{during}");
+    rig.end(40_000);
+    // Its rate is that of its segments, although memory has gaps alone.
+    let after = master(&rig);
+    let rate = |text: &str| -> u64 {
+        let line = video_line(text);
+        line.split_once("BANDWIDTH=").unwrap().1.split(',').next().unwrap().parse().unwrap()
+    };
+    assert!(after.contains("cam__video.m3u8") && rate(&after) >= rate(&during), "{after}");
+    assert!(
+        !rig.text("ll-hls/cam/cam__master.m3u8").contains("cam__video"),
+        "live viewers have what there is"
+    );
+    let pictures = list(&rig, "cam__video");
+    assert!(pictures.ended && pictures.segments.iter().filter(|one| !one.gap).count() == 6, "{pictures}");
 }
 
 #[test]

@@ -55,8 +55,9 @@ fn video_that_stops_gets_gaps_and_comes_back_with_a_key_frame() {
             let pictures = rig.media("cam__video");
             assert!(pictures.segments.last().unwrap().gap && !pictures.ended, "{name}: {pictures}");
         }
-        // The first picture is no key frame.
+        // The first picture is no key frame, which the publisher is asked for.
         rig.pass(&both(goes_on_ms), 1, goes_on_ms + 40..goes_on_ms + 12_000);
+        assert_eq!(rig.asked, u32::from(is_long), "{name}");
         let pictures = rig.media("cam__video");
         assert!(!pictures.segments.last().unwrap().gap, "{name}: {pictures}");
         assert_eq!(pictures.segments.iter().any(|one| one.gap), is_long, "{name}: {pictures}");
@@ -128,4 +129,18 @@ fn gaps_alone_keep_the_init_segment_of_the_track_that_has_left() {
     rig.pass(&[(video(0), 0)], 2, 12_000..40_000);
     let playlist = rig.media("cam__audio");
     assert!(playlist.segments.iter().all(|one| one.gap && one.map == map), "{playlist}");
+}
+
+#[test]
+fn a_manifest_does_not_wait_for_sound_that_a_returned_publisher_never_sends() {
+    let mut rig = Rig::with(&[("hlsTime", "6"), ("hlsEnableLowLatency", "false")]);
+    rig.pass(&[(video(0), 0), (audio(), 0)], 1, 0..14_000);
+    let other = Track { epoch: 2, ..video(0) };
+    rig.pass(&[(other.clone(), 0), (audio(), NEVER)], 2, 14_000..22_480);
+    assert_eq!(newest_ms(&rig), 20_000, "{}", rig.text("cam/cam.mpd"));
+    rig.pass(&[(other, 0), (audio(), NEVER)], 2, 22_480..40_000);
+    let text = rig.text("cam/cam.mpd");
+    let sets: Vec<usize> =
+        text.split("<Period ").skip(1).map(|one| one.matches("<AdaptationSet ").count()).collect();
+    assert!(sets == [2, 1] && newest_ms(&rig) == 38_000, "{text}");
 }

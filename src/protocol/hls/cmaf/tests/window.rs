@@ -116,6 +116,27 @@ fn a_manifest_reaches_back_to_the_disk_and_the_live_one_stays_as_it_is() {
 }
 
 #[test]
+fn clips_find_segments_by_dates_that_viewers_are_not_told() {
+    let mut rig = Rig::with(&[&SETTINGS[..], &[("hlsflags", "delete_segments")]].concat());
+    rig.pass(&tracks(), 1, 0..30_000);
+    let name = rig.blobs.keys().find(|name| name.ends_with("cam__video.m3u8?dvr")).unwrap().clone();
+    let second = |ms: u64| ((BEGUN_MS + ms) / 1000).to_string();
+    let query = [("start".to_owned(), second(4000)), ("end".to_owned(), second(12_000))];
+    let requested = Requested { app: &rig.settings, name: &name, query: &query };
+    let params = &APART.params;
+    let texts =
+        [(params.tailor)(&requested, &rig.blobs[&name], 0), (params.dated)(&requested, &rig.blobs[&name])];
+    let dates = texts.map(|text| {
+        let mut text = text.unwrap();
+        let blocks: Vec<Bytes> = std::iter::from_fn(|| text.next_block()).collect();
+        let text = String::from_utf8(blocks.concat()).unwrap();
+        assert!(text.matches("#EXTINF").count() >= 4, "{text}");
+        text.matches("#EXT-X-PROGRAM-DATE-TIME").count()
+    });
+    assert!(dates[0] == 0 && dates[1] > 0, "{dates:?}");
+}
+
+#[test]
 fn manifests_by_parameters_and_states() {
     let second = |ms: u64| (BEGUN_MS + ms) / 1000;
     let mut live = Rig::with(&SETTINGS);

@@ -155,6 +155,23 @@ fn streams_of_one_main_track_have_playlists_and_a_manifest_beside_each_other() {
 }
 
 #[test]
+fn on_a_machine_without_a_clock_times_advance_too() {
+    let mut rig = rig();
+    rig.begun_ms = 60_000;
+    rig.now.wall_ms = rig.begun_ms;
+    rig.begin("cam_1080", &[1080], 150, 2000);
+    rig.pass(3000);
+    rig.begin("cam_720", &[720], 35, 2000);
+    rig.pass(25_000);
+    rig.assert_beside(5);
+    let text = rig.manifest();
+    assert!(text.contains("availabilityStartTime=\"1970-01-01T00:00:00.000Z\""), "{text}");
+    let times = text.split("<S t=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let times: Vec<u64> = times.map(|time| time.parse().unwrap()).collect();
+    assert!(times.len() >= 3 && times.iter().all(|time| *time > 55 * 48_000), "{times:?}: {text}");
+}
+
+#[test]
 fn each_rendition_is_in_the_manifest_as_soon_as_it_is_in_its_playlist() {
     let mut rig = rig();
     for (id, height, late_ms) in [("cam_1080", 1080, 0), ("cam_720", 720, 200)] {
