@@ -9,7 +9,8 @@ use media::{CodecConfig, nal};
 
 /// Maximum time from the first bytes until a supported track is announced.
 pub(super) const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
-/// Maximum time until an announced track has a frame: longer than encoders leave between two key frames.
+/// Maximum time from the announcement of a track until it has a frame: longer than encoders leave between two key
+/// frames.
 pub(super) const FRAMES_WITHIN: Duration = Duration::from_secs(15);
 
 /// The content of a publisher's stream so far.
@@ -141,25 +142,47 @@ mod tests {
         assert_eq!(usable.deadline(Supply::Nothing), None, "it has not begun");
         assert_eq!(usable.check(start, Supply::Nothing), None);
         assert_eq!(usable.deadline(Supply::Nothing), Some(at(5)));
-        assert_eq!(usable.deadline(Supply::Announced), Some(at(15)));
-        let early = [(4, Supply::Nothing), (14, Supply::Announced), (14, Supply::LacksVideo)];
+        assert_eq!(usable.deadline(Supply::Announced), Some(at(15)), "if it were announced now");
+        assert_eq!(usable.check(start, Supply::Announced), None);
+        assert_eq!(usable.check(at(14), Supply::Announced), None);
+        assert!(matches!(usable.check(at(15), Supply::Announced), Some(Fault::Unusable(_))));
+        let early = [(4, Supply::Nothing), (14, Supply::LacksVideo)];
         assert!(early.iter().all(|(seconds, supply)| usable.check(at(*seconds), *supply).is_none()));
         assert!(matches!(usable.check(at(5), Supply::Nothing), Some(Fault::Unusable(_))));
-        assert!(matches!(usable.check(at(15), Supply::Announced), Some(Fault::Unusable(_))));
         assert!(matches!(usable.check(at(15), Supply::LacksVideo), Some(Fault::NoVideo(_))));
         assert_eq!(usable.check(at(16), Supply::LacksVideo), None, "once");
         assert_eq!((usable.is_first_bad(), usable.is_first_bad()), (true, false));
     }
 
-    /// The seconds at which a lack of video is reported, given the supply of each second.
-    fn lacking(supplies: &[(std::ops::Range<u64>, Supply)]) -> Vec<u64> {
+    /// The seconds at which there is a fault, given the supply of each second.
+    fn faults(supplies: &[(std::ops::Range<u64>, Supply)]) -> Vec<(u64, Fault)> {
         let (start, mut usable) = (Instant::now(), Usable::default());
         let seconds =
             supplies.iter().flat_map(|(range, supply)| range.clone().map(|second| (second, *supply)));
-        let told = seconds.filter(|(second, supply)| {
-            matches!(usable.check(start + Duration::from_secs(*second), *supply), Some(Fault::NoVideo(_)))
+        let found = seconds.filter_map(|(second, supply)| {
+            Some((second, usable.check(start + Duration::from_secs(second), supply)?))
         });
-        told.map(|(second, _)| second).collect()
+        found.collect()
+    }
+
+    /// The seconds at which a lack of video is reported, given the supply of each second.
+    fn lacking(supplies: &[(std::ops::Range<u64>, Supply)]) -> Vec<u64> {
+        let lacks_video = |(_, fault): &(u64, Fault)| matches!(fault, Fault::NoVideo(_));
+        faults(supplies).into_iter().filter(lacks_video).map(|(second, _)| second).collect()
+    }
+
+    #[test]
+    fn frames_have_15_s_from_each_announcement() {
+        use Supply::{Announced, AudioOnly, Frames};
+        let ended = |supplies| faults(supplies).first().map(|(second, _)| *second);
+        // Another codec is announced while the stream runs.
+        assert_eq!(ended(&[(0..20, Frames), (20..30, Announced), (30..60, Frames)]), None);
+        assert_eq!(ended(&[(0..20, Frames), (20..60, Announced)]), Some(35));
+        // The parameters of the video come long after the connection has begun.
+        assert_eq!(ended(&[(0..16, AudioOnly), (16..30, Announced), (30..60, Frames)]), None);
+        assert_eq!(ended(&[(0..16, AudioOnly), (16..60, Announced)]), Some(31));
+        // Parameters that are repeated do not extend the time.
+        assert_eq!(ended(&[(0..5, Announced), (5..10, Announced), (10..60, Announced)]), Some(15));
     }
 
     #[test]
