@@ -67,6 +67,10 @@ fn flood_with_bodies(server: &Server, bytes: usize) {
     drop(peers);
 }
 
+/// Memory in kB that a server may keep after a flood: besides small objects, one page of the allocator (4 MiB), because
+/// the list of connections, which has grown, may lie between the bodies.
+const KEPT_KB: u64 = 7 << 10;
+
 /// Checks that an idle server returns the memory of bodies. Sends bodies of many sizes, because the allocator keeps the
 /// last empty page of each block size for its thread. No request follows the bodies.
 #[test]
@@ -74,9 +78,11 @@ fn h_10_an_idle_server_gives_back_what_bodies_took() {
     let server = Server::start(&["server.workers=1"]);
     server.api().get("/live/rest/v2/version");
     let (files, threads, before) = (server.open_files(), server.threads(), server.rss_kb());
-    for bytes in [9_000, 20_000, 40_000, 70_000, 120_000, 200_000, 250_000] {
+    let taken = [9_000, 20_000, 40_000, 70_000, 120_000, 200_000, 250_000].map(|bytes| {
         flood_with_bodies(&server, bytes);
-    }
+        server.rss_kb()
+    });
+    assert!(taken[6] > before + 2 * KEPT_KB, "{before} before, {taken:?}");
     server.wait_for_rest(files, threads);
-    wait_for("memory to be given back", secs(60), || server.rss_kb() <= before + 3072);
+    wait_for("memory to be given back", secs(60), || server.rss_kb() <= before + KEPT_KB);
 }
