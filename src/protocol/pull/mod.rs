@@ -77,7 +77,7 @@ enum Stage {
     Live {
         /// The depackager; `None` if the client makes the units.
         depackager: Option<Depackager>,
-        usable: Usable,
+        usable: Box<Usable>,
         stall: Box<Stall>,
         /// The pacing of a file; `None` for a live source.
         pace: Option<Pace>,
@@ -404,7 +404,7 @@ impl PullSession {
                 };
                 let reserve = self.client.reserve().or_else(|| is_mp4.then_some(FILE_RESERVE));
                 let pace = reserve.map(|reserve| Pace::new(reserve, self.lead));
-                let usable = Usable::default();
+                let usable = Box::<Usable>::default();
                 let stall = Box::new(Stall::new(now));
                 self.stage = Stage::Live { depackager, usable, stall, pace, began: None };
                 for media in held {
