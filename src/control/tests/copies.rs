@@ -112,6 +112,9 @@ fn copies_leave_publishers_all_of_their_limit() {
     let mut second = rig.request("second", 0);
     second.key = StreamKey::new("live", "second");
     assert_eq!(rig.ask(second).unwrap_err(), Refusal::NotAllowed("ingestingStreamLimit is reached"));
+    // Nor does a publisher pass the limit because there is a copy of its stream.
+    let in_place = rig.request(&key().id, 0);
+    assert_eq!(rig.ask(in_place).unwrap_err(), Refusal::NotAllowed("ingestingStreamLimit is reached"));
     rig.take();
     rig.mail(ToControl::Wanted { key: StreamKey::new("live", "other"), via: Vec::new() });
     assert_eq!(rig.attempts_of_copies().len(), 1);

@@ -323,6 +323,11 @@ fn no_stream_begins_to_write_to_a_folder_that_is_being_removed() {
     ledger.end_removal(&root, "live", "a");
     assert!(!resume(&root, &ledger, "a", &writer).is_taken);
     assert!(!ledger.begin_removal(&root, "live", "a"), "a stream writes to it");
+    // A removal that another one has begun is over when that one ends.
+    assert!(ledger.begin_removal(&root, "live", "gone"));
+    run(&root, &ledger, &DvrWork::Clear { folder: folder("gone") }).unwrap();
+    assert!(resume(&root, &ledger, "gone", &writer).is_taken);
+    ledger.end_removal(&root, "live", "gone");
     // Nothing stays behind of the removals of each kind.
     drop(writer);
     run(&root, &ledger, &DvrWork::Clear { folder: folder("a") }).unwrap();
@@ -345,6 +350,9 @@ fn no_folder_expires_while_the_wall_clock_is_in_doubt() {
     let before = Now { wall_ms: now.wall_ms - 3_600_000, ..now };
     *ledger.1.lock().unwrap() = WallClock::default();
     assert!(ledger.trusts_dates(before));
+    put((&root, &ledger), "gone", "1.ts", &[1; 100]).unwrap();
+    fs::remove_dir_all(root.join("live").join(DVR).join("gone")).unwrap();
     assert_eq!(sweep_now(&root, &ledger, "live", KEEP), 0, "the clock was set ahead");
+    assert_eq!(total(&root, &ledger, "live"), 1, "what is gone does not count");
     assert_eq!(sweep_now(&root, &Ledger::default(), "live", KEEP), 1);
 }
