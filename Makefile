@@ -10,7 +10,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit quick doctests suite replay outside packages providers bindings surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls data-channels soak instructions fuzz fuzz-score fuzz-coverage kills chaos seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit quick doctests suite replay outside packages providers bindings surroundings api map conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls data-channels soak instructions fuzz fuzz-score fuzz-coverage kills chaos seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -88,6 +88,9 @@ surroundings: ## Real programs around the server: proxies, caches, Prometheus, p
 api: ## Writes down the public interface of each crate (proto-impl/*/api.txt), once its changelog says what has changed
 	CARGO_MANIFEST_DIR=$$PWD rustc --edition 2024 --test tests/tree/main.rs -o target/tree
 	MILLSTREAM_API=write RUST_BACKTRACE=0 target/tree --quiet api
+
+map: ## Counts the crates for the table of docs/crates.md
+	python3 tests/crates.py
 
 # The suites of others that need no sources beside this repository.
 conformance: ## What docs/conformance.md tells, but for BoGo

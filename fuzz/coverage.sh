@@ -51,14 +51,14 @@ sources() {
         webm_index) echo webm/src ;;
         m3u8) echo hls/src/playlist ;;
         hls_client) echo hls/src/client ;;
-        http_request | http_chunked) echo ^src/http ;;
+        http_request | http_chunked) echo http1/src ;;
         http2) echo http2/src ;;
         relay) echo relay/src ;;
-        http_client) echo ^src/http/client ^src/protocol/http_live/pull ^src/protocol/http_live/url ;;
+        http_client) echo http1/src/client ^src/protocol/http_live/pull ^src/protocol/http_live/url ;;
         ingest_flv) echo ^src/protocol/flv_mapping ^src/protocol/pull ;;
         ingest_ts) echo ^src/protocol/ts/ingest ^src/protocol/pull ;;
         webrtc_offer) echo ^src/protocol/webrtc/whip ^src/protocol/webrtc/negotiation ^src/protocol/webrtc/signalling webrtc/src/negotiate webrtc/src/peer/setup ;;
-        ws_frame | ws_stream) echo ^src/http/websocket ;;
+        ws_frame | ws_stream) echo http1/src/websocket ;;
         segmenter) echo hls/src/segmenter ^src/protocol/hls ;;
         server) echo ^src/worker ^src/hub ^src/control ;;
         store_recover) echo ^src/store ;;

@@ -33,7 +33,7 @@ chosen=${*:-$(sed -n '/^examine_globs/,/^]/s/^ *"\(.*\)",$/\1/p' .cargo/mutants.
 
 # A few lives of the random model of a stream tell a mistake from none; `make unit` runs more of them.
 (export MILLSTREAM_SEEDS=40 && room hub millstream src/hub/ --cargo-arg=--lib -- -- hub::) || status=$?
-room http millstream src/http/ --cargo-arg=--lib -- -- http:: || status=$?
+room http millstream-http1 proto-impl/http1/ --cargo-arg=--lib || status=$?
 room control millstream src/control/ --cargo-arg=--lib -- -- control:: || status=$?
 room worker millstream src/worker/ --cargo-arg=--lib -- -- worker:: || status=$?
 room srt millstream-srt proto-impl/srt/ --cargo-arg=--lib --cargo-arg=--tests || status=$?

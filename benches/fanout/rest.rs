@@ -26,7 +26,7 @@ impl Asker {
     /// Creates a connection that counts successful answers in `answers`.
     pub fn new(address: SocketAddr, answers: Arc<AtomicU64>) -> Self {
         Self {
-            request: client::get(&address.to_string(), PATH, true),
+            request: client::get("bench", &address.to_string(), PATH, true),
             reader: ResponseReader::new(),
             asking: true,
             answers,

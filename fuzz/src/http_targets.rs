@@ -6,8 +6,8 @@ use std::time::Instant;
 use bytes::BytesMut;
 use wire::SendQueue;
 
-use crate::http::{BodyDecoder, CloseReason, Connection, Error, Event, Framing, Limits, Request, Response};
 use crate::splits::{head, pieces};
+use http1::{BodyDecoder, CloseReason, Connection, Error, Event, Framing, Limits, Request, Response};
 
 /// A fixed instant shared by all runs: results must not depend on the time of a run.
 pub(crate) fn epoch() -> Instant {

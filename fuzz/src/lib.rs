@@ -49,9 +49,9 @@ mod ws_targets;
 #[path = "../../src/auth/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod auth;
-#[path = "../../src/http/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the server uses the rest")]
-mod http;
+// The name that the machine has in the rooms of the server.
+use http1 as http;
+
 #[path = "../../src/protocol/http_live/url.rs"]
 #[allow(dead_code, reason = "the server uses the rest")]
 mod live_url;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::auth::jwt::{Claims, JwtError, sign, verify};
 use crate::control::parts_of;
-use crate::http::{FormEvent, Headers, Malformed, Method, Multipart, Request, Version};
+use http1::{FormEvent, Headers, Malformed, Method, Multipart, Request, Version};
 
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 const NOW: u64 = 1_767_225_600_000;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::Seed;
+use http1::Response;
 use media::codec::Codec;
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
 use millstream::auth::access::Denial;
 use millstream::config::AppSettings;
-use millstream::http::Response;
 use millstream::hub::{Credit, Entry, MirroredUnit};
 use millstream::mail::{Grant, NoSubscription, Refusal, StreamDetails, ToControl, ToWorker};
 use millstream::protocol::{Binding, Listener, PathEvent, PathId, Port, schema};
@@ -21,8 +21,8 @@ use sdp::Description;
 use serde_json::{Value, json};
 use wire::{Datagrams, Gather};
 
-use crate::http::client::{ResponseEvent, ResponseHead, ResponseReader};
 use crate::http_targets::epoch;
+use http1::client::{ResponseEvent, ResponseHead, ResponseReader};
 
 const STREAM: StreamId = StreamId(1);
 /// Separates the descriptions, fragments or candidates in an input.

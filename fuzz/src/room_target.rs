@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crypto::Seed;
+use http1::Response;
 use media::codec::Codec;
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
 use millstream::config::AppSettings;
-use millstream::http::Response;
 use millstream::hub::{Credit, Entry, MirroredUnit};
 use millstream::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use millstream::protocol::{Binding, Listener, PathEvent, PathId, Port, schema};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crypto::Seed;
 use wire::SendQueue;
 
-use crate::http::Range;
-use crate::http::parse_range;
-use crate::http::websocket::{Event, FrameHead, Limits, WebSocket};
 use crate::http_targets::epoch;
 use crate::splits::{head, pieces};
+use http1::Range;
+use http1::parse_range;
+use http1::websocket::{Event, FrameHead, Limits, WebSocket};
 
 /// Reads a frame head. It must be written back to the same bytes, and fewer bytes must not suffice to read it.
 pub fn ws_frame(data: &[u8]) {
@@ -42,7 +42,7 @@ pub fn ws_stream(data: &[u8]) {
 fn run(limits: &Arc<Limits>, client: bool, pieces: &[&[u8]]) -> Outcome {
     let now = epoch();
     let mut socket = if client {
-        WebSocket::client(now, limits.clone(), &Seed::from_number(1), b"")
+        WebSocket::client(now, limits.clone(), b"", &Seed::from_number(1))
     } else {
         WebSocket::server(now, limits.clone(), b"")
     };

@@ -254,7 +254,7 @@ fn is_of_proxies(field: &str) -> bool {
 
 /// True if the name is a valid field name (RFC 9110 §5.6.2).
 fn is_token(field: &str) -> bool {
-    field.bytes().all(super::grammar::is_token)
+    field.bytes().all(http1::is_token)
 }
 
 /// True if a proxy has marked the request as forwarded.

@@ -10,7 +10,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
-use super::{Method, Request, Response, cors};
+use super::{BodyLimits, Intake, Method, Request, Response, cors};
 
 /// Name of the capture that matches only the name of an existing application.
 const APP: &str = "app";
@@ -134,28 +134,6 @@ impl Captures {
         let (_, range) = self.0.iter().find(|(known, _)| *known == name)?;
         path.get(range.clone())
     }
-}
-
-/// Limits on request bodies by path.
-pub trait BodyLimits: Debug + Sync {
-    /// Returns the limit in bytes for a path, or `None` if the connection's own limit applies.
-    fn body_bytes_max(&self, path: &str) -> Option<usize>;
-
-    /// Tells how the application gets the body of a request.
-    fn intake(&self, method: Method, path: &str, query: &[(String, String)]) -> Intake;
-}
-
-/// The ways in which an application can get the body of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Intake {
-    /// The whole body is passed together with the head.
-    Whole,
-    /// If the whole body has arrived by the time the head is passed to the application, head and body are passed
-    /// together. Otherwise the application must first accept the body, which is then passed on as it arrives. The body
-    /// limit applies.
-    AfterHead,
-    /// The application must first accept the body, which is then passed on as it arrives and may have any length.
-    Streamed,
 }
 
 /// A table of mounts.

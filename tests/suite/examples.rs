@@ -8,7 +8,8 @@ use std::sync::Mutex;
 
 use crate::publish_play::{assert_track_equal, assert_track_within};
 use crate::support::{
-    Home, Packet, Program, Server, coded_file, ffmpeg9, media_file, run, secs, ts_file, unit_md5, wait_for,
+    Home, Packet, Program, Server, coded_file, ffmpeg9, media_file, python, run, secs, ts_file, unit_md5,
+    wait_for,
 };
 
 /// A running example, and the address that it has printed.
@@ -121,6 +122,33 @@ fn rtmp_server_sends(example: &str) {
     }
     let (status, _, said) = run(Command::new("ffmpeg").args(["-v", "error", "-i", &format!("{url}-none")]));
     assert!(!status.success() && said.contains("Server error: not here"), "{said}");
+}
+
+/// Sends a text and 100 000 bytes to a WebSocket, in both directions, and closes it.
+const ECHO: &str = "
+import sys
+from websockets.sync.client import connect
+with connect(sys.argv[1]) as socket:
+    for message in ['text', bytes(100_000)]:
+        socket.send(message)
+        assert socket.recv(timeout=20) == message
+print(socket.close_code)
+";
+
+#[test]
+fn the_http_server_answers_curl_and_echoes() {
+    let home = Home::new();
+    let server = Example::start("http1", "server", &home.path().join("out"), &[]);
+    let get = |path: &str| {
+        let url = format!("{}{path}", server.address.trim_end_matches('/'));
+        run(Command::new("curl").args(["-s", "-w", " %{http_code}", &url, &url])).1
+    };
+    assert_eq!(get("/"), "<h1>It works</h1>\n 200".repeat(2), "two on one connection");
+    assert!(get("/none").ends_with(" 404"));
+    let socket = server.address.replace("http://", "ws://") + "echo";
+    let (status, code, errors) = run(Command::new(python()).args(["-c", ECHO, &socket]));
+    assert!(status.success(), "{errors}");
+    assert_eq!(code.trim(), "1000");
 }
 
 #[test]

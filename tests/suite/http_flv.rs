@@ -31,7 +31,7 @@ impl WsPeer {
             assert!(count > 0, "closed before the answer");
             if let Some(rest) = handshake.handle_bytes(&buffer[..count]).unwrap() {
                 let limits = Limits { message_bytes: 16 << 20, ..Limits::default() };
-                let socket = WebSocket::client(Instant::now(), limits.into(), &seed, &rest);
+                let socket = WebSocket::client(Instant::now(), limits.into(), &rest, &seed);
                 return Self { stream, socket };
             }
         }

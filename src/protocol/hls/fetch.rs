@@ -3,6 +3,7 @@
 use ::hls::Request;
 
 use crate::auth::url::{self, Url};
+use crate::http::USER_AGENT;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::mail::NextServer;
 
@@ -76,7 +77,7 @@ impl Fetch {
     /// Begins a request. Returns `None` if its URL names no server.
     pub(super) fn ask(&mut self, request: &Request) -> Option<Go> {
         let (server, authority, target) = target_of(&request.url)?;
-        let text = client::get_part(&authority, &target, request.range);
+        let text = client::get_part(USER_AGENT, &authority, &target, request.range);
         (self.range, self.has_head) = (request.range, false);
         if self.server.as_ref() == Some(&server) {
             self.begin_response();

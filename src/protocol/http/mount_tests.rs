@@ -194,7 +194,7 @@ fn a_signalling_socket_is_a_row() {
     assert!(rig.sent.starts_with(b"HTTP/1.1 101 ") && !rig.session.about().is_authenticated);
     rig.sent.clear();
     let limits = Arc::new(websocket::Limits::default());
-    let mut client = websocket::WebSocket::client(rig.now.mono, limits, &Seed::from_number(2), &[]);
+    let mut client = websocket::WebSocket::client(rig.now.mono, limits, &[], &Seed::from_number(2));
     let mut say = |rig: &mut Rig, text: &str| {
         client.send_text(rig.now.mono, text).unwrap();
         let mut out = wire::SendQueue::new();

@@ -161,7 +161,7 @@ impl Link {
     pub(in crate::protocol) fn close(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.close(now.mono, websocket::code::AWAY, ""),
-            None => self.connection.close(),
+            None => self.connection.close(now.mono),
         }
     }
 
@@ -177,7 +177,7 @@ impl Link {
     pub(in crate::protocol) fn break_off(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.handle_eof(now.mono),
-            None => self.connection.close(),
+            None => self.connection.close(now.mono),
         }
     }
 
@@ -187,7 +187,7 @@ impl Link {
             return socket.handle_bytes(now.mono, bytes);
         }
         let result = self.connection.handle_bytes(now.mono, bytes);
-        self.drop_on(result);
+        self.drop_on(now, result);
     }
 
     /// Handles progress of a write: the transport has accepted this many bytes.
@@ -233,7 +233,7 @@ impl Link {
     /// Handles deadlines that have passed.
     pub(in crate::protocol) fn handle_timeout(&mut self, now: Now) {
         let result = self.connection.handle_timeout(now.mono);
-        self.drop_on(result);
+        self.drop_on(now, result);
         if let Some(socket) = &mut self.socket
             && let Err(error) = socket.handle_timeout(now.mono)
         {
@@ -247,10 +247,10 @@ impl Link {
         [self.connection.poll_timeout(), socket].into_iter().flatten().min()
     }
 
-    fn drop_on(&mut self, result: Result<(), http::Error>) {
+    fn drop_on(&mut self, now: Now, result: Result<(), http::Error>) {
         if let Err(error) = result {
             tracing::debug!(%error, "HTTP connection dropped");
-            self.connection.close();
+            self.connection.close(now.mono);
         }
     }
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use wire::SendQueue;
 
 use super::url::LiveUrl;
+use crate::http::USER_AGENT;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::mail::NextServer;
 use crate::protocol::pull::{Client, ClientEvent, ClientStream, FILE_RESERVE, Patience, Reading, Start};
@@ -129,8 +130,8 @@ impl ClientStream for HttpPull {
         if std::mem::take(&mut self.asks) {
             let LiveUrl { authority, target, .. } = &self.url;
             out.push(Bytes::from(match self.reading.from() {
-                None => client::get(authority, target, false),
-                Some(first) => client::get_rest(authority, target, first),
+                None => client::get(USER_AGENT, authority, target, false),
+                Some(first) => client::get_rest(USER_AGENT, authority, target, first),
             }));
         }
     }

@@ -69,7 +69,7 @@ impl ClientStream for WsFlvClient {
                         message_bytes: usize::try_from(TAG_BYTES_MAX).unwrap_or(usize::MAX),
                         ..websocket::Limits::default()
                     };
-                    let socket = WebSocket::client(now, Arc::new(limits), seed, &held);
+                    let socket = WebSocket::client(now, Arc::new(limits), &held, seed);
                     self.stage = Stage::Open(Box::new(socket));
                     self.accepted = true;
                 }

@@ -7,6 +7,7 @@ use wire::SendQueue;
 
 use super::Endpoint;
 use super::signal::SignalEvent;
+use crate::http::USER_AGENT;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 
 /// Maximum size of a response.
@@ -117,7 +118,8 @@ impl Requests {
 
     fn ask(&mut self, method: &str, target: &str, body: &str) {
         let content = (!body.is_empty()).then_some((SDP, body));
-        self.request = Some(client::request(method, &self.endpoint.authority, target, content).into());
+        self.request =
+            Some(client::request(USER_AGENT, method, &self.endpoint.authority, target, content).into());
         self.response = ResponseReader::new();
     }
 

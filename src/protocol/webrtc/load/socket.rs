@@ -147,7 +147,7 @@ impl Messages {
                 Ok(Some(held)) => {
                     let limits = Limits { message_bytes: MESSAGE_BYTES_MAX, ..Limits::default() };
                     let seed = self.seed.derive("masks", 0);
-                    self.socket = Some(WebSocket::client(now, Arc::new(limits), &seed, &held));
+                    self.socket = Some(WebSocket::client(now, Arc::new(limits), &held, &seed));
                     self.greet(now);
                 }
                 Err(error) => return self.end(error.to_string()),

@@ -123,7 +123,7 @@ impl WebSocket {
 
     /// Makes the client's side after [`super::ClientHandshake`] has returned `held`, the bytes after the response.
     #[must_use]
-    pub fn client(now: Instant, limits: Arc<Limits>, seed: &Seed, held: &[u8]) -> Self {
+    pub fn client(now: Instant, limits: Arc<Limits>, held: &[u8], seed: &Seed) -> Self {
         Self::new(now, limits, Role::Client, Some(seed.random()), held)
     }
 

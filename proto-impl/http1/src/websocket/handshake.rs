@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use crypto::Random;
 use tungstenite::handshake::derive_accept_key;
 
-use crate::http::{Method, Request, Response, Version};
+use crate::{Method, Request, Response, Version};
 
 /// The only WebSocket version (§4.4).
 const VERSION: &str = "13";
@@ -168,7 +168,7 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::Headers;
+    use crate::Headers;
     use crypto::Seed;
 
     fn request(fields: &[(&str, &str)]) -> Request {

@@ -28,12 +28,12 @@ const SWITCHING_PROTOCOLS: u16 = 101;
 const NO_CONTENT: u16 = 204;
 const NOT_MODIFIED: u16 = 304;
 
-/// Returns a GET request; `keep_alive` asks the server to keep the connection open.
+/// Returns a GET request of the program `agent`; `keep_alive` asks the server to keep the connection open.
 #[must_use]
-pub fn get(authority: &str, path: &str, keep_alive: bool) -> String {
+pub fn get(agent: &str, authority: &str, path: &str, keep_alive: bool) -> String {
     let connection = if keep_alive { "keep-alive" } else { "close" };
     format!(
-        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: millstream\r\nAccept: */*\r\n\
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {agent}\r\nAccept: */*\r\n\
          Connection: {connection}\r\n\r\n"
     )
 }
@@ -41,10 +41,10 @@ pub fn get(authority: &str, path: &str, keep_alive: bool) -> String {
 /// Returns a GET request on a connection that stays open, with an optional range of bytes, from the first to the last
 /// byte inclusive (RFC 9110 §14.1).
 #[must_use]
-pub fn get_part(authority: &str, path: &str, range: Option<(u64, u64)>) -> String {
+pub fn get_part(agent: &str, authority: &str, path: &str, range: Option<(u64, u64)>) -> String {
     let range = range.map_or_else(String::new, |(first, last)| format!("Range: bytes={first}-{last}\r\n"));
     format!(
-        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: millstream\r\nAccept: */*\r\n{range}\
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {agent}\r\nAccept: */*\r\n{range}\
          Connection: keep-alive\r\n\r\n"
     )
 }
@@ -52,9 +52,9 @@ pub fn get_part(authority: &str, path: &str, range: Option<(u64, u64)>) -> Strin
 /// Returns a GET request for all bytes from `first` on (RFC 9110 §14.1.2). The server closes the connection after its
 /// response.
 #[must_use]
-pub fn get_rest(authority: &str, path: &str, first: u64) -> String {
+pub fn get_rest(agent: &str, authority: &str, path: &str, first: u64) -> String {
     format!(
-        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: millstream\r\nAccept: */*\r\n\
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {agent}\r\nAccept: */*\r\n\
          Range: bytes={first}-\r\nConnection: close\r\n\r\n"
     )
 }
@@ -62,11 +62,17 @@ pub fn get_rest(authority: &str, path: &str, first: u64) -> String {
 /// Returns a request that asks the server to close the connection after its response. `content`, if given, is a media
 /// type and a body.
 #[must_use]
-pub fn request(method: &str, authority: &str, path: &str, content: Option<(&str, &str)>) -> String {
+pub fn request(
+    agent: &str,
+    method: &str,
+    authority: &str,
+    path: &str,
+    content: Option<(&str, &str)>,
+) -> String {
     let (kind, body) = content.unwrap_or_default();
     let kind = if kind.is_empty() { String::new() } else { format!("Content-Type: {kind}\r\n") };
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: millstream\r\nAccept: */*\r\n{kind}\
+        "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {agent}\r\nAccept: */*\r\n{kind}\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )

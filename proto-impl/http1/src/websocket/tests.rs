@@ -22,7 +22,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let now = Instant::now();
+        let now = netsim::Clock::new().now();
         let socket = WebSocket::server(now, Arc::new(Limits::default()), b"");
         Self { now, socket, received: Vec::new(), events: Vec::new() }
     }
@@ -280,10 +280,10 @@ fn messages_that_are_not_polled_stop_the_reading_and_are_not_lost() {
 
 #[test]
 fn a_client_and_a_server_talk() {
-    let now = Instant::now();
+    let now = netsim::Clock::new().now();
     let limits = Arc::new(Limits::default());
     let mut server = WebSocket::server(now, limits.clone(), b"");
-    let mut client = WebSocket::client(now, limits.clone(), &Seed::from_number(1), b"");
+    let mut client = WebSocket::client(now, limits.clone(), b"", &Seed::from_number(1));
     let carry = |from: &mut WebSocket, to: &mut WebSocket| {
         let mut out = SendQueue::new();
         from.poll_transmit(&mut out);
@@ -303,7 +303,7 @@ fn a_client_and_a_server_talk() {
     carry(&mut server, &mut client);
     assert_eq!(client.poll_event(), Some(Event::Closed(CloseReason::Peer(1000))));
     // Frames that a server may not send.
-    let mut client = WebSocket::client(now, limits, &Seed::from_number(1), &frame(TEXT, b"masked"));
+    let mut client = WebSocket::client(now, limits, &frame(TEXT, b"masked"), &Seed::from_number(1));
     assert_eq!(
         client.poll_event(),
         Some(Event::Closed(CloseReason::Error(Error::Protocol("masked frame of a server"))))

@@ -3,7 +3,7 @@
 //! Message flow of a server:
 //! 1. [`accept`] checks the request and returns the response: 101 with the accept value, or 400, 403 or 426 (§4.2).
 //! 2. The HTTP connection sends the 101 and hands over the bytes that it holds
-//!    ([`crate::http::Connection::upgrade`]). From then on this machine owns the transport.
+//!    ([`crate::Connection::upgrade`]). From then on this machine owns the transport.
 //! 3. [`WebSocket::handle_bytes`] takes any split of the stream. The head of each frame is checked before any of its
 //!    payload is held, and no buffer is allocated by the length that the head announces.
 //! 4. [`Event::Text`] and [`Event::Binary`] hand out whole messages; [`WebSocket::send_text`] and

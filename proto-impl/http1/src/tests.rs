@@ -25,7 +25,7 @@ impl Rig {
     }
 
     fn with(limits: Limits) -> Self {
-        let now = Instant::now();
+        let now = netsim::Clock::new().now();
         let connection = Connection::new(now, Arc::new(limits));
         Self { now, connection, out: SendQueue::new(), received: Vec::new(), closed: None }
     }
@@ -569,12 +569,12 @@ fn shutdown_finishes_the_request_in_hand() {
     let mut rig = Rig::new();
     rig.feed(GET);
     rig.event().unwrap();
-    rig.connection.close();
+    rig.connection.close(rig.now);
     assert!(!rig.connection.is_closing());
     rig.respond(Response::empty(200));
     assert_eq!((rig.event(), rig.closed), (None, Some(CloseReason::Shutdown)));
     let mut rig = Rig::new();
-    rig.connection.close();
+    rig.connection.close(rig.now);
     assert_eq!((rig.event(), rig.closed), (None, Some(CloseReason::Shutdown)));
     rig.feed(GET);
     rig.respond(Response::empty(200));

@@ -45,7 +45,7 @@ fn what_was_looked_at_counts_before_it_is_complete() {
     assert_eq!(rig.connection.stats().scanned_bytes, 8);
     rig.feed(format!("{}5\r\nab", &head[8..]));
     assert_eq!(rig.connection.stats().scanned_bytes, head.len() as u64 + 3);
-    rig.connection.close();
+    rig.connection.close(rig.now);
     assert_eq!(rig.connection.stats().scanned_bytes, head.len() as u64 + 3, "nor is it forgotten at the end");
 }
 

@@ -407,7 +407,7 @@ impl Connection {
 
     /// Closes the connection: immediately if no request is outstanding, otherwise after the response. A body that is
     /// being sent in blocks is cut off.
-    pub fn close(&mut self) {
+    pub fn close(&mut self, _now: Instant) {
         self.shutdown = true;
         match self.stage {
             Stage::Head(_) | Stage::Body(_) | Stage::Streaming(..) | Stage::Upgraded => {

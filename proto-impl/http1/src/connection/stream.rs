@@ -9,9 +9,9 @@ use bytes::Bytes;
 use wire::SendQueue;
 
 use super::{CloseReason, Connection, Error, Head, Stage};
-use crate::http::request::Version;
-use crate::http::response::{Answers, StreamHead};
-use crate::http::{BodyLimits, Limits};
+use crate::request::Version;
+use crate::response::{Answers, StreamHead};
+use crate::{BodyLimits, Limits};
 
 /// A request as received on an HTTP/2 stream, checked by the rules of RFC 9113 §8.2 and §8.3.
 #[derive(Debug, Clone, PartialEq, Eq)]
