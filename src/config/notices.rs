@@ -48,7 +48,8 @@ fn flags(values: &Values) -> Option<String> {
 fn parts(values: &Values) -> Option<String> {
     let [part_ms, time] = ["hls.part_ms", "hlsTime"].map(|key| values.text(key).trim().parse::<u64>());
     let (part_ms, time) = (part_ms.ok()?, time.ok()?);
-    let least_ms = time.saturating_mul(1000) / 240;
+    // A segment may be a little longer than `hlsTime`.
+    let least_ms = time.saturating_mul(1000).saturating_add(1200) / 240;
     (part_ms < least_ms).then(|| {
         format!("hls.part_ms={part_ms}: parts have at least {least_ms} ms, because of hlsTime={time}")
     })

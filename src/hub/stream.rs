@@ -111,8 +111,9 @@ pub struct Stream {
 struct Offer {
     /// The published tracks, and the same tracks completed by those that can be derived from them.
     completed: Option<(Arc<Tracks>, Arc<Tracks>)>,
-    /// Derived tracks that are not offered now, and the time until which they are not offered.
-    left_out: Option<(TrackSet, Instant)>,
+    /// Derived tracks that are not offered now, each with the time until which it is not offered: a second if there was
+    /// no room for it, longer if it failed.
+    left_out: Vec<(TrackId, Instant)>,
 }
 
 /// State of this worker's requests for a mirrored stream to the stream's source.
@@ -178,10 +179,15 @@ impl Stream {
         complete: impl FnOnce(&Arc<Tracks>, &AppSettings) -> Arc<Tracks>,
     ) -> Arc<Tracks> {
         let offer = &mut self.offer;
-        if let Some((_, until)) = &mut offer.left_out
-            && *until <= now
-        {
-            if has_room(&self.key.app) { *offer = Offer::default() } else { *until = now + pause }
+        let is_due = |(_, until): &(TrackId, Instant)| *until <= now;
+        if offer.left_out.iter().any(is_due) {
+            if has_room(&self.key.app) {
+                offer.left_out.retain(|one| !is_due(one));
+                offer.completed = None;
+            } else {
+                let due = offer.left_out.iter_mut().filter(|one| is_due(one));
+                due.for_each(|(_, until)| *until = now + pause);
+            }
         }
         if let Some((before, completed)) = &offer.completed
             && Arc::ptr_eq(before, &published)
@@ -189,8 +195,9 @@ impl Stream {
             return Arc::clone(completed);
         }
         let mut completed = complete(&published, &self.settings);
-        if let Some((left_out, _)) = offer.left_out {
-            Arc::make_mut(&mut completed).retain(|track| !left_out.contains(track.id));
+        if !offer.left_out.is_empty() {
+            let is_left_out = |id| offer.left_out.iter().any(|(track, _)| *track == id);
+            Arc::make_mut(&mut completed).retain(|track| !is_left_out(track.id));
         }
         offer.completed = Some((published, Arc::clone(&completed)));
         completed
@@ -198,7 +205,9 @@ impl Stream {
 
     /// Stops offering a derived track until `until`. After that, it is offered again with the next allowed retry.
     pub fn leave_out_track(&mut self, track: TrackId, until: Instant) {
-        self.offer = Offer { completed: None, left_out: Some((self.left_out().with(track), until)) };
+        self.offer.completed = None;
+        self.offer.left_out.retain(|(one, _)| *one != track);
+        self.offer.left_out.push((track, until));
     }
 
     /// Returns the largest DTS of the units so far, in milliseconds; `None` before the first one.
@@ -210,7 +219,7 @@ impl Stream {
     /// The derived tracks that are left out now.
     #[must_use]
     pub fn left_out(&self) -> TrackSet {
-        self.offer.left_out.map_or(TrackSet::EMPTY, |(tracks, _)| tracks)
+        self.offer.left_out.iter().map(|(track, _)| *track).collect()
     }
 
     /// Appends a unit and packages it for the formats in use.

@@ -65,15 +65,22 @@ pub(super) fn has_younger(store: &Path, backup: &Backup) -> bool {
 }
 
 /// Removes copies, so that `kept` copies are left: first those that are later than the copy just made, `made`, because
-/// the clock was wrong when they were made, then the oldest.
+/// the clock was wrong when they were made, then the oldest. If most copies are later, the clock is rather wrong now, and
+/// none is removed.
 pub(super) fn remove_old(store: &Path, kept: usize, made: &str) {
     let all = list(store);
-    let excess = if kept == 0 { 0 } else { all.len().saturating_sub(kept) };
+    let all_len = all.len();
+    let excess = if kept == 0 { 0 } else { all_len.saturating_sub(kept) };
     let (later, others): (Vec<PathBuf>, Vec<PathBuf>) =
         all.into_iter().partition(|path| is_later(path, made));
     if let Some(latest) = later.first() {
         let file = latest.display();
         tracing::warn!(%file, made, "backup is later than the one just made; was the clock wrong?");
+    }
+    if later.len() > others.len() {
+        let (later, kept) = (later.len(), all_len);
+        tracing::warn!(later, kept, "no old backup removed: most are later than the one just made");
+        return;
     }
     let oldest = others.into_iter().skip(1).rev();
     for path in later.into_iter().chain(oldest).take(excess) {
@@ -189,6 +196,25 @@ mod tests {
         back_up(&mut store, year, 0, Duration::ZERO).unwrap();
         back_up(&mut store, second + 5, 1, Duration::ZERO).unwrap();
         assert_eq!(names(), [name(second + 5)]);
+    }
+
+    #[test]
+    fn b_13_a_clock_that_is_behind_costs_no_good_copies() {
+        let folder = TempFolder::new();
+        let path = folder.join("store.redb");
+        let mut store = RedbStore::open(&path).unwrap();
+        let names =
+            || list(&path).iter().map(|path| path.file_name().unwrap().to_owned()).collect::<Vec<_>>();
+        let name = |second: u64| std::ffi::OsString::from(name_of(second * 1000));
+        (100..103).for_each(|second| back_up(&mut store, second, 3, Duration::ZERO).unwrap());
+        back_up(&mut store, 5, 3, Duration::ZERO).unwrap();
+        assert_eq!(names(), [name(102), name(101), name(100), name(5)]);
+        // The clock is right again: the copy that was made meanwhile is the oldest.
+        back_up(&mut store, 103, 3, Duration::ZERO).unwrap();
+        assert_eq!(names(), [name(103), name(102), name(101)]);
+        // A clock that stays where it is was wrong before.
+        (6..12).for_each(|second| back_up(&mut store, second, 3, Duration::ZERO).unwrap());
+        assert_eq!(names(), [name(11), name(10), name(9)]);
     }
 
     #[test]

@@ -236,7 +236,8 @@ impl Standbys {
             let State::Waiting { standby, sends: sends @ true } = &mut one.state else { continue };
             let due = standby.silent_at(one.silence).unwrap_or(now);
             if due > now {
-                next = Some(next.map_or(due, |next: Instant| next.min(due)));
+                let check = due.min(now + one.silence);
+                next = Some(next.map_or(check, |next: Instant| next.min(check)));
             } else {
                 *sends = false;
                 silent.push(key);
@@ -262,20 +263,22 @@ impl Standbys {
 
 /// Begins to watch over the silence of a stream's publisher, if the publisher is on this worker and a standby sends.
 pub(super) fn watch_silence(live: &mut Live, turn: &mut Turn, stream: StreamId) {
-    if let Some(at) = silent_at(live, stream) {
-        live.standbys.arm(turn, stream, at.max(turn.now.mono));
+    if let Some((due, least)) = silent_at(live, stream) {
+        let now = turn.now.mono;
+        live.standbys.arm(turn, stream, due.max(now).min(now + least));
     }
 }
 
-/// Returns the time at which the publisher of a stream must yield if it sends nothing until then.
-fn silent_at(live: &Live, stream: StreamId) -> Option<Instant> {
+/// Returns the time at which the publisher of a stream must yield if it sends nothing until then, and the least silence
+/// after which it must. The time may become earlier as pauses are forgotten.
+fn silent_at(live: &Live, stream: StreamId) -> Option<(Instant, Duration)> {
     live.details.get(stream).filter(|details| details.has_standby)?;
     let source = live.sources.get(&stream)?;
     source.publisher?;
     // A copy may be silent: its publisher is at another node.
     live.streams.get(&stream).filter(|stream| !stream.ingest.is_copy())?;
-    let silence = source.pauses.silence(live.streams.get(&stream)?.settings.loss.standby_after);
-    source.last_unit?.checked_add(silence)
+    let least = live.streams.get(&stream)?.settings.loss.standby_after;
+    Some((source.last_unit?.checked_add(source.pauses.silence(least))?, least))
 }
 
 /// Handles the check for silence of a stream: a silent publisher yields, and silent standbys are reported to control.
@@ -294,7 +297,9 @@ pub(super) fn silence_timeout(
         live.standbys.arm(turn, stream, next);
     }
     match silent_at(live, stream) {
-        Some(due) if due > turn.now.mono => live.standbys.arm(turn, stream, due),
+        Some((due, least)) if due > turn.now.mono => {
+            live.standbys.arm(turn, stream, due.min(turn.now.mono + least));
+        }
         Some(_) => {
             if let Some(publisher) = live.publisher(stream) {
                 yield_stream(live, turn, conns, publisher, stream);

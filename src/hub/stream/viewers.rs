@@ -543,6 +543,11 @@ fn derived_tracks_are_offered_but_for_a_while_those_that_were_left_out() {
     }
     assert_eq!(offers(&mut scene, 15, true, &published), (true, true, 2));
     assert_eq!(offers(&mut scene, 15, true, &published), (false, false, 2));
+    // Each has its own time.
+    scene.stream.leave_out_track(TrackId::DERIVED, now + Duration::from_secs(30));
+    scene.stream.leave_out_track(TrackId::derived(1).unwrap(), now + Duration::from_secs(20));
+    assert_eq!(offers(&mut scene, 20, true, &published), (true, true, 1));
+    assert_eq!(offers(&mut scene, 30, true, &published), (true, true, 2));
 }
 
 #[test]

@@ -582,7 +582,7 @@ mod tests {
         assert_eq!(with("hlsListSize", "7").rules.list_size, 7);
         assert_eq!(with("hls.part_ms", "500").rules.part_ms, 500);
         let long = AppSettings::of(schema(), "a", &[("hlsTime", "60"), ("hls.part_ms", "200")]).unwrap();
-        assert_eq!(long.notices(), ["hls.part_ms=200: parts have at least 250 ms, because of hlsTime=60"]);
+        assert_eq!(long.notices(), ["hls.part_ms=200: parts have at least 255 ms, because of hlsTime=60"]);
         assert_eq!(with("dashTargetLatency", "1.5").dash_own.latency_ms, 1500);
         assert_eq!(with("hlsSegmentFileSuffixFormat", "%05d").rules.suffix.of(7), "00007");
     }

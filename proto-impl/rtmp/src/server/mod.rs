@@ -63,9 +63,8 @@ pub struct Server {
     timers: Timers,
     /// Time at which the player last sent a byte or was last sent media.
     player_seen: Instant,
-    /// True from a ping until the peer's next bytes. Meanwhile, sent bytes are no sign of a player: the ping itself is
-    /// sent to one that is gone.
-    awaits_pong: bool,
+    /// True from a ping until bytes are sent. These are the ping, and no sign of a player.
+    sends_ping: bool,
     events: VecDeque<Event>,
     /// Input received while a request waits for the owner's decision.
     held: Vec<u8>,
@@ -83,7 +82,7 @@ impl Server {
             streams: Streams::new(config.message_streams_max),
             timers,
             player_seen: now,
-            awaits_pong: false,
+            sends_ping: false,
             events: VecDeque::new(),
             held: Vec::new(),
             config,
@@ -96,7 +95,9 @@ impl Server {
         if matches!(self.phase, Phase::Closed) {
             return Ok(());
         }
-        self.media_progress(now);
+        if !bytes.is_empty() {
+            self.see_player(now);
+        }
         let mut input = bytes;
         self.process(now, &mut input).and_then(|()| self.hold(input)).inspect_err(|error| self.fail(error))
     }
@@ -160,9 +161,6 @@ impl Server {
             let message = self.next_message(now, input);
             let taken = u64::try_from(before.saturating_sub(input.len())).unwrap_or(0);
             self.link.stats.bytes_received = self.link.stats.bytes_received.saturating_add(taken);
-            if taken > 0 && std::mem::take(&mut self.awaits_pong) {
-                self.media_progress(now);
-            }
             let Some(message) = message? else { break };
             self.handle_message(now, &message)?;
         }
@@ -277,7 +275,7 @@ impl Server {
             return false;
         }
         self.link.send_ping();
-        self.awaits_pong = true;
+        self.sends_ping = true;
         self.timers.set(Timer::Player, now, left);
         true
     }

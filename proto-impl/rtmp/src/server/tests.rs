@@ -686,6 +686,23 @@ fn a_player_of_a_silent_stream_is_pinged_and_stays_while_it_answers() {
 }
 
 #[test]
+fn a_player_that_answers_no_ping_stays_while_it_takes_media() {
+    let mut rig = Rig::playing();
+    for _ in 0..20 {
+        // The stream pauses, the ping is sent, and media flows again.
+        rig.pass(secs(30));
+        rig.server.media_progress(rig.now);
+        rig.pass(secs(20));
+        rig.server.media_progress(rig.now);
+    }
+    assert_eq!(rig.closed(), None);
+    rig.pass(secs(30));
+    rig.server.media_progress(rig.now);
+    rig.pass(secs(30));
+    assert_eq!(rig.closed(), Some(CloseReason::Timeout(Timer::Player)));
+}
+
+#[test]
 fn m_24_interleaved_chunks_give_the_same_media_per_kind() {
     let parts = |chunk_stream, kind, payload: &[u8]| -> Vec<Vec<u8>> {
         let bytes = raw(chunk_stream, kind, 1, 40, payload);

@@ -93,7 +93,7 @@ impl Server {
         // third stream.
         let code = "NetStream.Data.Start";
         self.link.send_status(message_stream, "status", code, "Started playing stream.");
-        self.media_progress(now);
+        self.see_player(now);
         self.rearm(now);
         self.resume(now);
     }
@@ -131,14 +131,21 @@ impl Server {
     pub fn send(&mut self, now: Instant, message: &MediaMessage) {
         if matches!(self.streams.state(message.message_stream), Some(State::Playing { .. })) {
             self.link.send_media(message);
-            self.media_progress(now);
+            self.see_player(now);
         }
     }
 
-    /// Records that the owner has written media to the player. Has no effect between a ping and the next bytes of the
-    /// player.
+    /// Records that the owner has written bytes to the player. The first bytes after a ping have no effect: the ping
+    /// would be sent to a player that is gone, too.
     pub fn media_progress(&mut self, now: Instant) {
-        if self.streams.has_player() && !self.awaits_pong {
+        if !std::mem::take(&mut self.sends_ping) {
+            self.see_player(now);
+        }
+    }
+
+    /// Records that the player is there.
+    pub(super) fn see_player(&mut self, now: Instant) {
+        if self.streams.has_player() {
             self.player_seen = now;
             self.timers.set(Timer::Player, now, self.config.player_idle_timeout / 2);
         }
