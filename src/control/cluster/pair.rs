@@ -45,7 +45,9 @@ impl Unclaimed {
 /// are stored from now on, and the present numbers of viewers.
 pub(super) fn share_records(records: &mut Records, now: Now) {
     records.writes.pair();
-    write(records, now, |record| record.zombi || record.anyone_watching);
+    let keys = write(records, now, |record| record.zombi || record.anyone_watching);
+    // The store changes hands behind the requests that it has now. Records whose turn has not come are written twice.
+    records.commit_at_once(keys);
 }
 
 /// Notes that no other process shares the records any more. Records made by publishing are no longer stored.
@@ -56,12 +58,14 @@ pub(super) fn have_records(records: &mut Records, now: Now) {
 }
 
 /// Writes records. Those made by publishing are stored if another process has to know them, and removed otherwise.
-fn write(records: &mut Records, now: Now, is_written: impl Fn(&Broadcast) -> bool) {
+/// Returns the records whose turn has not come.
+fn write(records: &mut Records, now: Now, is_written: impl Fn(&Broadcast) -> bool) -> Vec<StreamKey> {
     let written = records.all().filter(|(_, record)| is_written(record)).map(|(key, _)| key);
-    for key in written.collect::<Vec<_>>() {
-        records.writes.mark_dirty(now, key);
-    }
+    let mut keys: Vec<StreamKey> = written.collect();
+    keys.iter().for_each(|key| records.writes.mark_dirty(now, key.clone()));
     records.flush(now);
+    keys.retain(|key| records.writes.is_dirty(key));
+    keys
 }
 
 impl Context {

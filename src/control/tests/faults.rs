@@ -367,18 +367,30 @@ fn b_13_the_older_process_of_an_upgrade_makes_no_backups() {
 
 #[test]
 fn a_process_that_takes_over_knows_the_numbers_of_viewers_at_once() {
-    let mut rig = Rig::new();
-    rig.create("s");
-    let (_, stream) = rig.publish("s", 0);
-    rig.report(0, stream, 1000, 0, 3);
-    let old = Process { node: NodeId::new("old").unwrap(), incarnation: 1 };
-    rig.tell_news(News::Pair(old.clone()));
-    let new = Process { node: NodeId::new("new").unwrap(), incarnation: 2 };
-    let held = [(StreamKey::new("live", "s"), claims::holder("old", 1, 1))];
-    let known = Membership::of_pair(new.clone(), held, vec![Node::of(old, ""), Node::of(new, "")]);
-    let mut newer = Rig::start(ControlConfig { cluster: Some(known), ..config(&[], &[]) }, rig.store);
-    for _ in 0..2 {
-        assert_eq!(newer.record("s")["rtmpViewerCount"], 3);
-        newer.run_for(secs(20));
+    for is_committing in [false, true] {
+        let mut rig = Rig::new();
+        rig.create("s");
+        let (_, stream) = rig.publish("s", 0);
+        if is_committing {
+            rig.hold = true;
+            rig.send(Method::Post, "/live/rest/v2/broadcasts/create", r#"{"streamId":"t"}"#);
+            rig.run_for(ms(5));
+            assert_eq!(rig.held.len(), 1);
+        }
+        rig.report(0, stream, 1000, 0, 3);
+        let old = Process { node: NodeId::new("old").unwrap(), incarnation: 1 };
+        rig.tell_news(News::Pair(old.clone()));
+        // The store changes hands behind the requests that it has, and before control sees an answer.
+        for request in std::mem::take(&mut rig.held) {
+            store::handle(&mut rig.store, request);
+        }
+        let new = Process { node: NodeId::new("new").unwrap(), incarnation: 2 };
+        let held = [(StreamKey::new("live", "s"), claims::holder("old", 1, 1))];
+        let known = Membership::of_pair(new.clone(), held, vec![Node::of(old, ""), Node::of(new, "")]);
+        let mut newer = Rig::start(ControlConfig { cluster: Some(known), ..config(&[], &[]) }, rig.store);
+        for _ in 0..2 {
+            assert_eq!(newer.record("s")["rtmpViewerCount"], 3, "{is_committing}");
+            newer.run_for(secs(20));
+        }
     }
 }
