@@ -532,12 +532,11 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Returns the next output.
+    /// Returns the next output. Requests to the store come before those to the directory: the store must have what it was
+    /// given when it changes hands ([`crate::directory::Request::Paired`]).
     pub fn poll_output(&mut self) -> Option<Output> {
-        if let Some(request) = self.registry.cluster.poll_request() {
-            return Some(Output::Directory(request));
-        }
-        self.cx.outbox.outputs.pop_front()
+        let output = self.cx.outbox.outputs.pop_front();
+        output.or_else(|| self.registry.cluster.poll_request().map(Output::Directory))
     }
 
     /// Returns the time at which [`Control::handle_timeout`] must be called.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::control::found_recording;
-use crate::directory::{News, Node, Process};
+use crate::directory::{self, News, Node, Process};
 use crate::jobs::Finished;
 use crate::store::{Error, Reply, Request as StoreRequest};
 use crate::types::NodeId;
@@ -379,11 +379,17 @@ fn a_process_that_takes_over_knows_the_numbers_of_viewers_at_once() {
         }
         rig.report(0, stream, 1000, 0, 3);
         let old = Process { node: NodeId::new("old").unwrap(), incarnation: 1 };
-        rig.tell_news(News::Pair(old.clone()));
+        rig.control.handle_directory(rig.now, News::Pair(old.clone()));
         // The store changes hands behind the requests that it has, and before control sees an answer.
-        for request in std::mem::take(&mut rig.held) {
-            store::handle(&mut rig.store, request);
+        let mut requests = std::mem::take(&mut rig.held);
+        loop {
+            match rig.control.poll_output().unwrap() {
+                Output::Store(request) => requests.push(request),
+                Output::Directory(directory::Request::Paired(_)) => break,
+                _ => {}
+            }
         }
+        requests.into_iter().for_each(|request| drop(store::handle(&mut rig.store, request)));
         let new = Process { node: NodeId::new("new").unwrap(), incarnation: 2 };
         let held = [(StreamKey::new("live", "s"), claims::holder("old", 1, 1))];
         let known = Membership::of_pair(new.clone(), held, vec![Node::of(old, ""), Node::of(new, "")]);
