@@ -12,4 +12,4 @@ pub mod url;
 
 pub use cidr::{CidrList, network};
 pub use outbound::{Denied, OutboundPolicy};
-pub use url::{HookUrl, Url, UrlError, redact};
+pub use url::{HookUrl, Url, UrlError, redact, redact_reason};

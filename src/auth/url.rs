@@ -7,6 +7,8 @@ use std::fmt;
 pub const URL_BYTES_MAX: usize = 4096;
 /// Longest host name, in bytes (RFC 1035 §2.3.4).
 const HOST_BYTES_MAX: usize = 253;
+/// Shortest part of a URL that counts as a key, in bytes. Shorter ones may be words.
+const KEY_BYTES_MIN: usize = 9;
 
 /// Reasons for refusing a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -189,15 +191,48 @@ pub fn redact(url: &str) -> String {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
     let host = authority.rsplit('@').next().unwrap_or("");
-    let path = tail.split(['?', '#']).next().unwrap_or("");
+    // A slash at the end does not make the segment before it less secret.
+    let path = tail.split(['?', '#']).next().unwrap_or("").trim_end_matches('/');
     let head = path.rsplit_once('/').map_or("", |(head, _)| head);
     let secret = if tail.is_empty() { "" } else { "/***" };
     format!("{}://{}{}{secret}", clean(scheme), clean(host), clean(head))
 }
 
+/// Returns a text from the server of a URL, for the log and for users who may not see the URL: with `***` for the parts
+/// of the URL that may be keys. Servers name the stream key when they refuse it.
+#[must_use]
+pub fn redact_reason(reason: &str, url: &str) -> String {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or("");
+    let values = query.split('&').filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
+    let keys = [query, name, user].into_iter().chain(user.split(':')).chain(values);
+    let keys = keys.filter(|key| key.len() >= KEY_BYTES_MIN);
+    keys.fold(reason.to_owned(), |reason, key| reason.replace(key, "***"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r_42_a_reason_does_not_name_the_key_that_it_is_about() {
+        let url = "rtmp://user:password-1@h/live/abcd-1234-ef?token=0123456789&mode=a";
+        for (reason, shown) in [
+            ("BadName: abcd-1234-ef is live", "BadName: *** is live"),
+            ("no abcd-1234-ef?token=0123456789&mode=a", "no ***?***"),
+            ("token 0123456789 of password-1 is old", "token *** of *** is old"),
+            ("a live stream", "a live stream"),
+        ] {
+            assert_eq!(redact_reason(reason, url), shown);
+        }
+        for url in ["rtmp://h/live/stream", "srt://:9000?mode=listener", "streams/film.mp4", ""] {
+            assert_eq!(redact_reason("the stream's listener is at h", url), "the stream's listener is at h");
+        }
+    }
 
     #[test]
     fn u_30_hooks_go_to_http_and_https() {
@@ -236,6 +271,9 @@ mod tests {
     fn redacted_urls_keep_neither_key_nor_query() {
         assert_eq!(redact("rtmp://u:p@h:1/live/secret?t=1"), "rtmp://h:1/live/***");
         assert_eq!(redact("rtmp://h/secret"), "rtmp://h/***");
+        assert_eq!(redact("https://h/hooks/secret/?t=1"), "https://h/hooks/***");
+        assert_eq!(redact("rtmp://h/live/secret//"), "rtmp://h/live/***");
+        assert_eq!(redact("http://h/"), "http://h/***");
         assert_eq!(redact("srt://h:1?streamid=x"), "srt://h:1/***");
         assert_eq!(redact("secret"), "***");
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::auth::redact;
+use crate::auth::{redact, redact_reason};
 use crate::config::AppSettings;
 use crate::mail::{PushOrder, PushState, Target, ToWorker, via_entry};
 use crate::protocol::outbound;
@@ -216,6 +216,7 @@ impl Control {
     pub(super) fn push_failed(&mut self, now: Now, id: PushId, status: &'static str, reason: &str) {
         let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
         let (key, url) = (push.key.clone(), push.url.clone());
+        let reason = &*redact_reason(reason, &url);
         let settings = self.cx.apps.get(&key.app).cloned();
         self.outbound.pushes.own.ended(id);
         let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);

@@ -423,7 +423,9 @@ impl Control {
             ToControl::Describe { key, meta_data } => {
                 self.registry.describe(&mut self.records, now, key, meta_data)
             }
-            ToControl::Data { key, payload } => self.hooks.hook_data(&mut self.cx, now, &key, payload),
+            ToControl::Data { sender, key, payload } => {
+                self.hooks.hook_data(&mut self.cx, now, (&key, sender), payload)
+            }
             ToControl::Call { session, peer, event } => self.call_event(now, session, peer, event),
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),

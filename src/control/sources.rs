@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::live::Registry;
-use crate::auth::{UrlError, redact};
+use crate::auth::{UrlError, redact, redact_reason};
 use crate::config::AppSettings;
 use crate::control::records::Records;
 use crate::control::{ControlConfig, Outbound};
@@ -587,6 +587,7 @@ impl Outgoing<'_> {
     pub(super) fn pull_failed(&mut self, id: PullId, reason: &str) {
         let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
+        let reason = &*redact_reason(reason, &source.origin.url);
         if source.playlist.is_some() {
             return self.item_over(id, reason);
         }

@@ -193,7 +193,13 @@ impl Files {
             name.push_str(UNFINISHED);
         }
         let work = Work::FileAppend { to: AppendTo::New { path }, data: Vec::new() };
-        let sent = cx.submit_for(&key.app, work, move |control, now, outcome| {
+        let payer = Arc::clone(&key.app);
+        let sent = cx.submit_for(&payer, work, move |control, now, outcome| {
+            let upload = control.files.uploads.by_session.get(&session);
+            if upload.is_none_or(|upload| upload.key != key) {
+                // The sender left while the file was created. A removal before now could have found no file yet.
+                return control.files.drop_upload(&mut control.cx, &control.records, now, &key);
+            }
             let jobs::Outcome::Appended(Ok(Appended { file, .. })) = outcome else {
                 return control.files.upload_failed(
                     &mut control.cx,
@@ -230,7 +236,10 @@ impl Files {
             UploadNews::Gone => {
                 if let Some(upload) = self.uploads.by_session.remove(&session) {
                     tracing::info!(app = &*upload.key.app, vod = &*upload.key.id, "upload aborted");
-                    self.drop_upload(cx, records, now, &upload.key);
+                    // A file that is being created is removed when it is there.
+                    if upload.stage != Stage::Made {
+                        self.drop_upload(cx, records, now, &upload.key);
+                    }
                 }
             }
         }

@@ -109,9 +109,10 @@ impl Outgoing<'_> {
         if self.registry.is_live(key) {
             return;
         }
-        if !self.records.get(key).is_some_and(starts_by_viewer) {
+        // A source that runs at another node is copied from there, like any stream.
+        let is_elsewhere = self.registry.cluster.elsewhere(key).is_some();
+        if is_elsewhere || !self.records.get(key).is_some_and(starts_by_viewer) {
             // A publisher here has claimed the id and is about to be admitted.
-            let is_elsewhere = self.registry.cluster.elsewhere(key).is_some();
             let is_coming = !is_elsewhere && self.registry.cluster.is_claimed_here(key);
             if !is_coming && !self.begin_view(key) && !self.fetch_copy(key, via) {
                 self.cx.post_all(&ToWorker::NotComing(key.clone()));
@@ -120,6 +121,7 @@ impl Outgoing<'_> {
         }
         if let Err(reason) = self.begin_source(key) {
             tracing::info!(%key, reason, "source requested by a viewer not started");
+            self.cx.post_all(&ToWorker::NotComing(key.clone()));
         }
     }
 

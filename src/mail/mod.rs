@@ -255,6 +255,8 @@ pub enum ToControl {
     },
     /// A message of a data channel, to be posted to the application's webhook (`dataChannelWebHookURL`).
     Data {
+        /// The session that sent the message.
+        sender: SessionRef,
         /// The stream.
         key: StreamKey,
         /// The message.

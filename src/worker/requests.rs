@@ -50,7 +50,10 @@ impl Worker {
             RequestEvent::Describe { key, meta_data } => {
                 self.turn.tell(ToControl::Describe { key, meta_data });
             }
-            RequestEvent::Data { key, payload } => self.turn.tell(ToControl::Data { key, payload }),
+            RequestEvent::Data { key, payload } => {
+                let sender = self.turn.session_ref(id, Handle::ONLY);
+                self.turn.tell(ToControl::Data { sender, key, payload });
+            }
             RequestEvent::Call(event) => {
                 let session = self.turn.session_ref(id, Handle::ONLY);
                 let Some(conn) = self.conns.get_mut(id) else { return };

@@ -18,7 +18,7 @@ use crate::control::stats::Figures;
 use crate::control::{Outbound, wall};
 use crate::jobs::Work;
 use crate::mail::StreamEnd;
-use crate::types::{Now, StreamId, StreamKey};
+use crate::types::{Now, SessionRef, StreamId, StreamKey};
 
 /// Members that a peer's parameters may not replace.
 const OWN_MEMBERS: [&str; 4] = ["id", "action", "app", "timestamp"];
@@ -156,12 +156,12 @@ impl Hooks {
         &mut self,
         cx: &mut Context,
         now: Now,
-        key: &StreamKey,
+        (key, sender): (&StreamKey, SessionRef),
         payload: Bytes,
     ) {
         let Some(app) = cx.apps.get(&key.app) else { return };
         if let Some(url) = &app.hooks.data_url {
-            self.tell_data(key, url, payload, &app.hooks);
+            self.tell_data((key, sender), url, payload, &app.hooks);
             self.send_hooks(cx, now);
         }
     }

@@ -28,7 +28,7 @@ use crate::config::HookSettings;
 use crate::jobs::shares::{Payer, Threads, Turn};
 use crate::jobs::{BodyType, Class, Post, Receiver};
 use crate::stats::HookCounts;
-use crate::types::{Now, StreamKey};
+use crate::types::{Now, SessionRef, StreamKey};
 
 /// Number of hooks sent at the same time.
 const SENDERS: usize = Class::Hook.limits().threads;
@@ -52,6 +52,8 @@ struct Hook {
     age: u64,
     action: &'static str,
     payer: Payer,
+    /// Sender of a message of a data channel.
+    sender: Option<SessionRef>,
     url: HookUrl,
     body: Bytes,
     body_type: BodyType,
@@ -243,7 +245,7 @@ impl Hooks {
         if !self.drop_oldest_data(&app) {
             let oldest = self.ages.get(&app).and_then(BTreeMap::first_key_value);
             if let Some((age, key)) = oldest.map(|(age, key)| (*age, key.clone())) {
-                self.drop_first(age, key);
+                self.drop_one(age, key, 0);
             }
         }
     }
@@ -260,19 +262,38 @@ impl Hooks {
         let mut waiting = self.ages.get(app).into_iter().flatten();
         let Some((age, key)) = waiting.find(|(_, key)| is_data(key)) else { return false };
         let (age, key) = (*age, key.clone());
-        self.drop_first(age, key);
+        self.drop_one(age, key, 0);
         true
     }
 
-    /// Drops the first hook of a queue, which has this age.
-    fn drop_first(&mut self, age: u64, key: StreamKey) {
+    /// Makes room in a stream's full queue of data channel messages: drops the oldest message of the sender with most
+    /// of them, if it has more than `sender` would have. Returns whether a message was dropped.
+    fn drop_of_busiest(&mut self, line: &StreamKey, sender: SessionRef) -> bool {
+        let queue = || self.lines.get(line).into_iter().flat_map(|line| &line.queue);
+        let mut counts: BTreeMap<SessionRef, usize> = BTreeMap::new();
+        for sender in queue().filter_map(|hook| hook.sender) {
+            *counts.entry(sender).or_default() += 1;
+        }
+        let own = counts.get(&sender).map_or(1, |count| count.saturating_add(1));
+        let busiest = counts.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count > own);
+        let Some((busiest, _)) = busiest else { return false };
+        let oldest = queue().enumerate().find(|(_, hook)| hook.sender == Some(busiest));
+        let Some((at, age)) = oldest.map(|(at, hook)| (at, hook.age)) else { return false };
+        self.drop_one(age, line.clone(), at);
+        true
+    }
+
+    /// Drops the hook at this place of a queue, which has this age.
+    fn drop_one(&mut self, age: u64, key: StreamKey, at: usize) {
         self.waits_no_more(age, &key.app);
         self.counts.dropped = self.counts.dropped.saturating_add(1);
         self.ready.remove(&age);
         let Some(line) = self.lines.get_mut(&key) else { return };
-        let dropped = line.queue.pop_front();
-        if let State::Pausing(at) = line.state {
-            self.pauses.remove(&(at, key.clone()));
+        let dropped = line.queue.remove(at);
+        if let State::Pausing(until) = line.state
+            && at == 0
+        {
+            self.pauses.remove(&(until, key.clone()));
             line.state = State::Ready;
         }
         self.settle(&key);
@@ -351,6 +372,7 @@ impl Hooks {
             age: self.hooks,
             action,
             payer: Payer::new(app, &format!("{}:{}", url.host, url.port)),
+            sender: None,
             url: url.clone(),
             body,
             body_type: if settings.form { BodyType::Form } else { BodyType::Json },
@@ -362,14 +384,20 @@ impl Hooks {
     }
 
     /// Queues a message of a data channel, in a queue separate from the stream's events. While [`DATA_MAX`] messages of
-    /// the stream wait, further ones are dropped and counted. If all messages would exceed [`DATA_BYTES_MAX`], the
+    /// the stream wait, one of the busiest sender is dropped and counted for each further one. If all messages would exceed [`DATA_BYTES_MAX`], the
     /// application with most bytes loses its oldest ones; if that is the new message's application, the new message is
     /// dropped. Messages are not retried.
-    pub(super) fn tell_data(&mut self, key: &StreamKey, url: &HookUrl, body: Bytes, settings: &HookSettings) {
+    pub(super) fn tell_data(
+        &mut self,
+        (key, sender): (&StreamKey, SessionRef),
+        url: &HookUrl,
+        body: Bytes,
+        settings: &HookSettings,
+    ) {
         // No stream id contains a blank, so this is not the key of any queue of events.
         let line = StreamKey::new(&key.app, &format!("{} (data)", key.id));
         let waiting = self.lines.get(&line).map_or(0, |line| line.queue.len());
-        let mut has_room = waiting < DATA_MAX;
+        let mut has_room = waiting < DATA_MAX || self.drop_of_busiest(&line, sender);
         while has_room && self.data.all.saturating_add(body.len()) > DATA_BYTES_MAX {
             let largest = self.data.largest_beside(&key.app, body.len());
             has_room = largest.is_some_and(|app| self.drop_oldest_data(&app));
@@ -379,6 +407,7 @@ impl Hooks {
             age: self.hooks,
             action: DATA,
             payer: Payer::new(Some(&key.app), &format!("{}:{}", url.host, url.port)),
+            sender: Some(sender),
             url: url.clone(),
             body,
             body_type: BodyType::Data,

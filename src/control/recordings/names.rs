@@ -9,6 +9,8 @@ use crate::types::{Civil, Now, StreamKey};
 pub(super) const STREAMS: &str = "streams";
 /// Longest name, in characters.
 const NAME_CHARS_MAX: usize = 120;
+/// Longest name, in bytes. File systems take 255; a number, the extension and that of an unfinished file are added.
+const NAME_BYTES_MAX: usize = 200;
 /// Length of the date and time in a name, in bytes.
 const DATE_BYTES: usize = 23;
 /// Maximum number of folders below `streams`.
@@ -25,6 +27,7 @@ fn clean(name: &str) -> String {
     if clean.starts_with('.') {
         clean.replace_range(..1, "_");
     }
+    clean.truncate(clean.floor_char_boundary(NAME_BYTES_MAX));
     clean
 }
 
@@ -121,6 +124,16 @@ mod tests {
             assert_eq!(stem_of(given), stem, "{given}");
         }
         assert_eq!(stem_of(&"x".repeat(300)).len(), NAME_CHARS_MAX);
+    }
+
+    /// Characters of most scripts have three bytes, others four.
+    #[test]
+    fn a_name_in_any_script_is_one_that_file_systems_take() {
+        for (letter, count) in [("é", 100), ("録", 66), ("🎥", 50)] {
+            let name = letter.repeat(150);
+            assert_eq!(stem_of(&name), letter.repeat(count));
+            assert_eq!(folders(&name, "", ""), [letter.repeat(count)]);
+        }
     }
 
     #[test]

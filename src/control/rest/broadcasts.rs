@@ -205,9 +205,6 @@ pub(super) fn update(
     }
     let mut after = record.clone();
     after.update(body.clone());
-    if after.encode().len() > RECORD_BYTES_MAX {
-        return bad_request("the record is larger than 32 KiB");
-    }
     if has_dots(after.sub_folder.as_deref()) {
         return now(Outcome::failure("Subfolder is not valid. "));
     }
@@ -217,11 +214,17 @@ pub(super) fn update(
     }
     let endpoints = match body.end_point_list.take().flatten() {
         None => None,
-        Some(given) => match cx.endpoints_of_body(&key, given) {
-            Some(list) => Some(list),
-            None => return now(Outcome::failure(&format!("Endpoint is not added to stream: {id}"))),
-        },
+        Some(given) => {
+            let old = record.end_point_list.as_deref().unwrap_or_default();
+            match cx.endpoints_of_body(&key, old, given) {
+                Some(list) => after.end_point_list.insert(list).clone().into(),
+                None => return now(Outcome::failure(&format!("Endpoint is not added to stream: {id}"))),
+            }
+        }
     };
+    if after.encode().len() > RECORD_BYTES_MAX {
+        return bad_request("the record is larger than 32 KiB");
+    }
     let change = Change::Update { body: Box::new(body), endpoints };
     records.write(at, Write { key, change, waiter: Some((call.requester, Answer::Success)) });
     Reply::Later
@@ -496,7 +499,7 @@ impl Records {
             return Err(BAD_HOOK);
         }
         if let Some(given) = endpoints {
-            let list = cx.endpoints_of_body(key, given);
+            let list = cx.endpoints_of_body(key, &[], given);
             record.end_point_list = Some(list.ok_or("Endpoint is not valid.")?);
         }
         cx.complete(at, key, &mut record);

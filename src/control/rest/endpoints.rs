@@ -152,10 +152,12 @@ impl Context {
         format!("custom{}", self.alphanumerics(6))
     }
 
-    /// Returns the endpoints that a create or update body lists; `None` if any is invalid.
+    /// Returns the endpoints that a create or update body lists; `None` if any is invalid. An endpoint without an id
+    /// keeps the id that the same URL has in `old`, so that a running push goes on.
     pub(super) fn endpoints_of_body(
         &mut self,
         key: &StreamKey,
+        old: &[EndpointRecord],
         given: Vec<EndpointRecord>,
     ) -> Option<Vec<EndpointRecord>> {
         let mut list: Vec<EndpointRecord> = Vec::new();
@@ -170,8 +172,12 @@ impl Context {
                 note_refused(key, &url, &reason);
                 return None;
             }
-            let id = entry.endpoint_service_id;
-            let id = if id.is_empty() { self.service_id() } else { id };
+            let known = old.iter().find(|known| known.endpoint_url == url);
+            let id = match (entry.endpoint_service_id, known) {
+                (id, _) if !id.is_empty() => id,
+                (_, Some(known)) => known.endpoint_service_id.clone(),
+                (_, None) => self.service_id(),
+            };
             let is_double = list.iter().any(|e| e.endpoint_url == url);
             if is_double || id.len() > SERVICE_ID_BYTES_MAX {
                 note_refused(key, &url, if is_double { "its URL is listed twice" } else { ID_TOO_LONG });

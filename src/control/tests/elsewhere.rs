@@ -160,3 +160,21 @@ fn a_newcomer_at_a_limit_that_all_nodes_fill_takes_a_place_of_its_own_node() {
     ];
     assert_eq!(here, [1, 2, 2, 2, 2]);
 }
+
+#[test]
+fn a_source_that_viewers_start_is_copied_from_the_node_where_it_runs() {
+    let mut rig = Rig::in_cluster(&[], WithoutDirectory::Accept);
+    let mut there = node("c", 1, true);
+    there.profile.relay = "192.0.2.7:7000".into();
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), there]));
+    let record = r#"{"streamId":"s","type":"streamSource","streamUrl":"rtmp://198.51.100.1/a/s","autoStartStopEnabled":true}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/create", record).0, 200);
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, 7)) });
+    rig.take();
+    rig.mail(ToControl::Wanted { key: key("s"), via: Vec::new() });
+    let asked = rig.take().into_iter().find_map(|(_, mail)| match mail {
+        ToWorker::StartPull(order) => Some(order.address.to_string()),
+        _ => None,
+    });
+    assert_eq!(asked.as_deref(), Some("192.0.2.7:7000"));
+}

@@ -453,12 +453,18 @@ fn a_server_that_is_short_of_resources_tells_once() {
     assert_eq!(rig.take_hooks().len(), 1);
 }
 
+/// The session of a page that sends messages.
+fn page(slot: u32) -> SessionRef {
+    SessionRef::new(WorkerId(0), ConnId { slot, generation: 0 })
+}
+
 /// Messages of data channels go to their own receiver. A flood of them delays neither the server nor its other hooks.
 #[test]
 fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
     let mut rig = Rig::with(&[], &[URL, ("dataChannelWebHookURL", "http://chat.example/in")]);
     let send = |rig: &mut Rig, payload: Vec<u8>| {
-        rig.mail(ToControl::Data { key: StreamKey::new("live", "s"), payload: payload.into() });
+        let key = StreamKey::new("live", "s");
+        rig.mail(ToControl::Data { sender: page(1), key, payload: payload.into() });
     };
     send(&mut rig, b"hello".to_vec());
     let first = std::mem::take(&mut rig.hooks);
@@ -496,7 +502,7 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
     }
     for _ in 0..4 {
         let key = StreamKey::new("LiveApp", "s");
-        rig.mail(ToControl::Data { key, payload: vec![8; 256 << 10].into() });
+        rig.mail(ToControl::Data { sender: page(2), key, payload: vec![8; 256 << 10].into() });
     }
     let mut of_other = 0;
     while let Some(request) = rig.hooks.pop() {
@@ -507,4 +513,31 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
     let mut without = Rig::with(&[], &[URL]);
     send(&mut without, b"hello".to_vec());
     assert!(without.hooks.is_empty());
+}
+
+/// A flood of one page costs neither the publisher nor other viewers their messages.
+#[test]
+fn u_36_a_flood_of_one_sender_of_data_displaces_its_own_messages_alone() {
+    let mut rig = Rig::with(&[], &[URL, ("dataChannelWebHookURL", "http://chat.example/in")]);
+    let send = |rig: &mut Rig, slot: u32, text: String| {
+        let key = StreamKey::new("live", "s");
+        rig.mail(ToControl::Data { sender: page(slot), key, payload: text.into() });
+    };
+    for round in 0..10 {
+        (0..100).for_each(|n| send(&mut rig, 1, format!("flood {round} {n}")));
+        send(&mut rig, 2, format!("publisher {round}"));
+        send(&mut rig, 3, format!("viewer {round}"));
+    }
+    let mut taken: Vec<String> = Vec::new();
+    while let Some(request) = rig.hooks.pop() {
+        taken.push(String::from_utf8(request.body.to_vec()).unwrap());
+        rig.hook_result(request.id, Ok(200));
+    }
+    for sender in ["publisher", "viewer"] {
+        let all: Vec<String> = (0..10).map(|round| format!("{sender} {round}")).collect();
+        let own: Vec<&String> = taken.iter().filter(|text| text.starts_with(sender)).collect();
+        assert!(own.into_iter().eq(&all), "each one, in their order: {taken:?}");
+    }
+    assert_eq!(taken.len(), 65, "one is sent while 64 wait");
+    assert_eq!(rig.control.hooks.waiting(), 0);
 }

@@ -450,3 +450,39 @@ fn endpoints_in_a_body_replace_the_list() {
     assert_eq!(kinds(&rig.take()), ["0: stop push", "0: stop push"]);
     assert!(put(&mut rig, r#"{"endPointList":[{"endpointUrl":"file:///x"}]}"#).contains("false"));
 }
+
+/// Clients that know URLs alone send the same list again with each update.
+#[test]
+fn an_update_that_lists_the_same_urls_leaves_pushes_and_ids_as_they_are() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    let id = rig.add("rtmp://198.51.100.1/a/b");
+    let (_, order) = rig.one_order();
+    rig.news(order.push, order.attempt, PushState::Broadcasting);
+    let list = r#"{"name":"n","endPointList":[{"endpointUrl":"rtmp://198.51.100.1/a/b"},{"rtmpUrl":"rtmp://198.51.100.2/a/b"}]}"#;
+    assert_eq!(rig.call(Method::Put, "/live/rest/v2/broadcasts/s", list).1, PLAIN);
+    let kinds = kinds(&rig.take());
+    assert!(!kinds.iter().any(|kind| kind == "0: stop push"), "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| kind.contains("push")).count(), 1, "only the new one: {kinds:?}");
+    assert_eq!(rig.status(), "broadcasting");
+    assert_eq!(rig.record("s")["endPointList"][0]["endpointServiceId"], id);
+    assert_eq!(rig.remove(&id), (200, PLAIN.into()));
+}
+
+#[test]
+fn r_15_endpoints_of_an_update_count_for_the_size_of_the_record() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    let url = |n: usize| format!(r#"{{"endpointUrl":"rtmp://198.51.100.1/a/{n}{}"}}"#, "x".repeat(3000));
+    let put = |rig: &mut Rig, count: usize| {
+        let urls: Vec<String> = (0..count).map(url).collect();
+        let body = format!(r#"{{"endPointList":[{}]}}"#, urls.join(","));
+        rig.call(Method::Put, "/live/rest/v2/broadcasts/s", &body)
+    };
+    assert_eq!(put(&mut rig, 4), (200, PLAIN.into()));
+    let (status, text) = put(&mut rig, 8);
+    assert!(status == 400 && text.contains("32 KiB"), "{status} {text}");
+    assert_eq!(rig.record("s")["endPointList"].as_array().unwrap().len(), 4);
+    assert_eq!(put(&mut rig, 0), (200, PLAIN.into()));
+}

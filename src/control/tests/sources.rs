@@ -626,6 +626,18 @@ fn a_viewer_starts_a_source_and_its_absence_stops_it() {
 }
 
 #[test]
+fn a_viewer_whose_source_cannot_be_started_is_told_at_once() {
+    let mut rig = Rig::with(&[], &[("ingestingStreamLimit", "1")]);
+    rig.post(&format!("{BROADCASTS}/create"), &body("s", URL));
+    rig.put("s", r#"{"autoStartStopEnabled":true}"#);
+    rig.publish("other", 0);
+    rig.take();
+    rig.mail(ToControl::Wanted { key: StreamKey::new("live", "s"), via: Vec::new() });
+    let told = rig.take().iter().filter(|(_, mail)| matches!(mail, ToWorker::NotComing(_))).count();
+    assert_eq!((told, rig.control.stats().pulls), (usize::from(WORKERS), 0));
+}
+
+#[test]
 fn sources_start_with_the_server_and_begin_anew_after_their_period() {
     let mut rig = Rig::new();
     for id in ["a", "b"] {

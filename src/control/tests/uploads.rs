@@ -113,6 +113,24 @@ fn r_45_a_file_is_granted_when_its_record_is_stored_and_seen_when_it_is_complete
     );
 }
 
+/// If the removal came first, it would find nothing, and the file would stay without a record.
+#[test]
+fn r_45_a_sender_that_leaves_while_the_file_is_created_leaves_none() {
+    for is_created in [true, false] {
+        let mut rig = Rig::new();
+        let session = begin(&mut rig, "127.0.0.1:9");
+        let (id, work) = rig.files.pop().unwrap();
+        assert!(matches!(work, Work::FileAppend { to: AppendTo::New { .. }, .. }), "{work:?}");
+        news(&mut rig, session, UploadNews::Gone);
+        rig.run_for(Duration::from_millis(5));
+        assert!(rig.files.is_empty(), "the file may not be there yet");
+        let appended = Appended { file: Arc::new(Nothing), length: 0, name: None };
+        rig.done(id, Outcome::Appended(if is_created { Ok(appended) } else { Err(AppendError::Full) }));
+        assert!(matches!(finish(&mut rig, RecordingOutcome::Removed), RecordingWork::Remove { .. }));
+        assert_eq!((vods(&mut rig), rig.files.len()), (0, 0));
+    }
+}
+
 #[test]
 fn r_45_what_is_broken_off_or_cannot_be_written_is_removed() {
     let mut rig = Rig::new();

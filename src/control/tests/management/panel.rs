@@ -102,6 +102,22 @@ fn an_endpoint_has_a_history() {
     assert_eq!(rig.watch(&admin, "/rest/v2/live/live/s")[2]["endpoints"], json!([]));
 }
 
+/// Readers see no keys of endpoints, and targets name them in their refusals.
+#[test]
+fn r_42_the_history_of_an_endpoint_does_not_name_its_key() {
+    let (mut rig, admin) = Rig::administered();
+    rig.create("s");
+    let endpoint = r#"{"endpointUrl":"rtmp://192.0.2.9/live/abcd-1234-ef?token=0123456789"}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/s/endpoint", endpoint).0, 200);
+    rig.publish("s", 0);
+    let order = rig.orders().pop().unwrap().1;
+    let state =
+        PushState::Failed("NetStream.Publish.BadName: abcd-1234-ef?token=0123456789 is live".to_owned());
+    rig.mail(ToControl::Push { push: order.push, attempt: order.attempt, state });
+    let history = rig.watch(&admin, "/rest/v2/live/live/s")[2]["endpoints"][0]["history"].clone();
+    assert_eq!(history[0]["reason"], "NetStream.Publish.BadName: ***?*** is live");
+}
+
 #[test]
 fn who_may_look_is_who_may_read() {
     let (mut rig, admin) = Rig::administered();
