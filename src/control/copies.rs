@@ -142,8 +142,8 @@ impl Copying {
     /// Returns the origin to try next: the best of these that has not failed since units last arrived. When all have
     /// failed, it begins anew. All nodes of a region thus return to the same relay, however the list has changed. If
     /// none are given, the previous origins are tried again, because the publisher of a dead node may be moving to
-    /// another node. `failed` is the URL of an origin that has just failed; a broken connection is first made anew to
-    /// the same origin.
+    /// another node. `failed` is the URL of an origin that has just failed. After a broken connection there is none:
+    /// the best origin is tried, mostly the one of before.
     fn turn(&mut self, failed: Option<&str>, origins: Vec<Origin>) -> Option<Origin> {
         if !origins.is_empty() {
             self.origins = origins;
