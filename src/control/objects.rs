@@ -38,6 +38,8 @@ const REMOVALS: u32 = 8;
 pub(super) struct Objects {
     threads: Threads,
     under_way: BTreeMap<Key, (Turn, Instant)>,
+    /// Objects that are being uploaded, and the record of each. The upload continues if the record is removed meanwhile.
+    uploading: BTreeMap<(Store, String), Key>,
     /// Waiting files, by application and due time.
     due: BTreeMap<Arc<str>, BTreeSet<(Instant, Key)>>,
     /// Files that wait until the settings of their application name an object storage again.
@@ -65,6 +67,7 @@ impl Default for Objects {
         Self {
             threads: Threads::new(Class::Object.limits().threads),
             under_way: BTreeMap::new(),
+            uploading: BTreeMap::new(),
             due: BTreeMap::new(),
             parked: BTreeSet::new(),
             failed: BTreeMap::new(),
@@ -140,6 +143,7 @@ impl Files {
         if let Some((turn, since)) = self.objects.under_way.remove(key) {
             self.objects.threads.end(turn, now.mono.saturating_duration_since(since));
         }
+        self.objects.uploading.retain(|_, of| of != key);
     }
 
     fn object_failed(&mut self, now: Now, key: Key, reason: &str) {
@@ -268,6 +272,7 @@ impl Files {
             action: ObjectAction::Put { path },
         };
         let (of, at) = (key.clone(), key.clone());
+        let place = (Store::of(&storage), name.clone());
         let sent = cx.submit_for(&key.app, Work::Object(work), move |control, now, outcome| {
             control.files.end_upload_turn(now, &of);
             control.files.object_uploaded(
@@ -282,6 +287,7 @@ impl Files {
         });
         if sent {
             let turn = self.objects.threads.begin(Payer::new(Some(&at.app), ""));
+            self.objects.uploading.insert(place, at.clone());
             self.objects.under_way.insert(at, (turn, now.mono));
         } else {
             self.object_failed(now, at, "the job queue is full");

@@ -47,7 +47,7 @@ impl Files {
     }
 
     /// Returns the name under which a file is uploaded: the wanted one, or one with the record's id if another object
-    /// has the wanted one. In a cluster, nodes that begin at the same time may give their files the same name.
+    /// has the wanted one, is being uploaded under it, or is being removed. In a cluster, nodes that begin at the same time may give their files the same name.
     pub(super) fn free_object_name(
         &self,
         cx: &Context,
@@ -55,9 +55,10 @@ impl Files {
         (own, wanted): (&Key, &str),
         storage: &S3Settings,
     ) -> String {
-        let store = Store::of(storage);
-        let is_taken = self.is_object_of_other(cx, records, (&store, wanted), own)
-            || self.objects.removing.contains(&(store, wanted.to_owned()));
+        let place = (Store::of(storage), wanted.to_owned());
+        let is_taken = self.is_object_of_other(cx, records, (&place.0, wanted), own)
+            || self.objects.removing.contains(&place)
+            || self.objects.uploading.get(&place).is_some_and(|of| of != own);
         if is_taken { with_id(wanted, &own.id) } else { wanted.to_owned() }
     }
 }

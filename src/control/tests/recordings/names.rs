@@ -127,6 +127,30 @@ fn no_object_replaces_another() {
 }
 
 #[test]
+fn no_object_replaces_one_whose_record_was_removed_during_its_upload() {
+    let mut rig = Rig::with(&[], &S3);
+    let keep = |rig: &mut Rig, id: &str| {
+        rig.add_record(id, "a.mp4", Some(Kept::Wanted { name: "streams/a.mp4".into() }));
+        let key = Vod::key(&"live".into(), id);
+        rig.control.files.keep_object(&mut rig.control.cx, &rig.control.records, rig.now, key);
+        rig.drain();
+    };
+    keep(&mut rig, "old");
+    let at = rig.files.iter().position(|(_, work)| matches!(work, Work::Object(_))).unwrap();
+    let (job, work) = rig.files.remove(at);
+    assert!(matches!(&work, Work::Object(work) if work.name == "streams/a.mp4"), "{work:?}");
+    rig.delete("old");
+    keep(&mut rig, "new");
+    assert_eq!(names(&rig.stored()), ["streams/a-new.mp4"]);
+    rig.done(job, Outcome::Object(ObjectOutcome::Done));
+    let removed = rig.stored();
+    assert_eq!((names(&removed), &removed[0].action), (vec!["streams/a.mp4"], &ObjectAction::Remove));
+    // After that, the name is free.
+    keep(&mut rig, "third");
+    assert_eq!(names(&rig.stored()), ["streams/a.mp4"]);
+}
+
+#[test]
 fn an_object_goes_with_the_last_record_that_names_it() {
     let mut rig = Rig::with(&[], &S3);
     ["v1", "v2"].iter().for_each(|id| rig.add_record(id, "a.mp4", there("streams/a.mp4", None)));
