@@ -69,8 +69,7 @@ pub(super) fn has_younger(store: &Path, backup: &Backup) -> bool {
 /// none is removed.
 pub(super) fn remove_old(store: &Path, kept: usize, made: &str) {
     let all = list(store);
-    let all_len = all.len();
-    let excess = if kept == 0 { 0 } else { all_len.saturating_sub(kept) };
+    let excess = if kept == 0 { 0 } else { all.len().saturating_sub(kept) };
     let (later, others): (Vec<PathBuf>, Vec<PathBuf>) =
         all.into_iter().partition(|path| is_later(path, made));
     if let Some(latest) = later.first() {
@@ -78,8 +77,8 @@ pub(super) fn remove_old(store: &Path, kept: usize, made: &str) {
         tracing::warn!(%file, made, "backup is later than the one just made; was the clock wrong?");
     }
     if later.len() > others.len() {
-        let (later, kept) = (later.len(), all_len);
-        tracing::warn!(later, kept, "no old backup removed: most are later than the one just made");
+        let later = later.len();
+        tracing::warn!(later, made, "no old backup removed: most are later than the one just made");
         return;
     }
     let oldest = others.into_iter().skip(1).rev();

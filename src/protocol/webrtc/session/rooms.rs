@@ -225,7 +225,8 @@ impl RtcSession {
     pub(super) fn room_answered(&mut self, ctx: &Context<'_>) {
         self.describe_by = None;
         self.say_to_room_page(ctx, self.list_of_tracks());
-        // Seats may have changed by commands that wait. Who had a seat must leave its section before another begins there.
+        // Seats may have changed by commands whose effects wait for the end of the interval. The streams that have lost
+        // their seats must end before others begin in the same sections.
         self.take_steps(ctx);
         let Role::Room(room) = &mut self.role else { return };
         let began = room.answered(ctx.now.mono, &mut self.peer);

@@ -376,3 +376,35 @@ fn w_09_a_flood_of_commands_about_seats_moves_each_stream_once_in_an_interval() 
     let Role::Room(room) = &mut bench.session.role else { panic!("a room") };
     assert!(!room.pace().waits());
 }
+
+#[test]
+fn an_answer_that_comes_while_commands_wait_leaves_each_seat_to_one_stream() {
+    let mut bench = Bench::asking();
+    let limits = [("maxVideoTrackCount", "1"), ("maxAudioTrackCount", "1")];
+    let app = crate::config::AppSettings::of(crate::protocol::schema(), "live", &limits).unwrap();
+    bench.apps = Apps::from([("live".into(), Arc::new(app))]);
+    bench.events();
+    bench.news(SubtrackNews::Room(&["a", "b"].map(key)));
+    let asked = bench.asked();
+    let [(a, _)] = asked[..] else { panic!("{asked:?}") };
+    bench.verdict(a);
+    let offer = bench.offer().unwrap();
+    bench.session.connected = true;
+    bench.events();
+    // The first command is carried out at once, the second one waits.
+    bench.say(ToSession::Pin { name: "a".to_owned(), pins: true });
+    bench.events();
+    bench.say(ToSession::Pin { name: "b".to_owned(), pins: true });
+    let Role::Room(room) = &mut bench.session.role else { panic!("a room") };
+    assert!(room.pace().waits());
+    assert!(asked_in(bench.events()).is_empty());
+    bench.answer(&offer);
+    let asked = bench.asked();
+    assert!(
+        matches!(&asked[..], [(_, name)] if name == "b"),
+        "the pinned stream is subscribed to: {asked:?}"
+    );
+    let Role::Room(room) = &mut bench.session.role else { panic!("a room") };
+    let (viewer, _) = room.viewer(a).unwrap();
+    assert_eq!(viewer.video(), None, "its seat has another stream");
+}
