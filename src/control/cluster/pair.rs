@@ -47,7 +47,8 @@ pub(super) fn share_records(records: &mut Records, now: Now) {
     records.writes.pair();
     let keys = write(records, now, |record| record.zombi || record.anyone_watching);
     // The store changes hands behind the requests that it has now. Records whose turn has not come are written twice.
-    records.commit_at_once(keys);
+    let ops = keys.into_iter().map(|key| records.writes.op(records.pending(&key), key)).collect();
+    records.writes.commit_at_once(ops);
 }
 
 /// Notes that no other process shares the records any more. Records made by publishing are no longer stored.

@@ -273,7 +273,7 @@ impl Records {
             // effect now.
             return self.writes.happen(gathered);
         }
-        let ops = keys.into_iter().map(|key| self.op(key));
+        let ops = keys.into_iter().map(|key| self.writes.op(self.pending(&key), key));
         let auxiliary = auxiliary.into_iter().map(|key| match self.auxiliary.pending(&key) {
             Some(record) => Op::Put(key.clone(), record.encode()),
             None => Op::Delete(key),
@@ -285,26 +285,6 @@ impl Records {
         let batch = self.writes.next_batch();
         self.writes.committing = Some((batch, gathered));
         self.writes.requests.push_back(store::Request::Commit { batch, ops });
-    }
-
-    /// Submits these records behind the commit that is under way. Nothing waits for the answer: if it is an error, the
-    /// next commit has it, too.
-    pub(in crate::control) fn commit_at_once(&mut self, keys: Vec<StreamKey>) {
-        if keys.is_empty() || self.writes.broken.is_some() {
-            return;
-        }
-        let ops = keys.into_iter().map(|key| self.op(key)).collect();
-        let batch = self.writes.next_batch();
-        self.writes.requests.push_back(store::Request::Commit { batch, ops });
-    }
-
-    /// The change that gives the store the pending state of a record. A record that was made by publishing is kept in
-    /// memory only, and removed when its stream ends.
-    fn op(&self, key: StreamKey) -> Op {
-        match self.pending(&key) {
-            Some(record) if self.writes.keeps(record) => Op::Put(key.clone().into(), record.encode()),
-            Some(_) | None => Op::Delete(key.into()),
-        }
     }
 
     fn gather(&mut self, now: Now, pending: Pending) {
@@ -502,6 +482,24 @@ impl Writes {
             self.dirty_until = now.mono.checked_add(LAZY);
         }
         self.dirty.insert(key);
+    }
+
+    /// The change that gives the store the state `record` of this key. A record that was made by publishing is kept in
+    /// memory only, and removed when its stream ends.
+    pub(in crate::control) fn op(&self, record: Option<&Broadcast>, key: StreamKey) -> Op {
+        match record {
+            Some(record) if self.keeps(record) => Op::Put(key.into(), record.encode()),
+            Some(_) | None => Op::Delete(key.into()),
+        }
+    }
+
+    /// Submits changes behind the commit that is under way. Nothing waits for the answer: if it is an error, the next
+    /// commit has it, too.
+    pub(in crate::control) fn commit_at_once(&mut self, ops: Vec<Op>) {
+        if !ops.is_empty() && self.broken.is_none() {
+            let batch = self.next_batch();
+            self.requests.push_back(store::Request::Commit { batch, ops });
+        }
     }
 
     /// True if a change of the record in memory waits for a commit.
