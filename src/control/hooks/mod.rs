@@ -384,9 +384,9 @@ impl Hooks {
     }
 
     /// Queues a message of a data channel, in a queue separate from the stream's events. While [`DATA_MAX`] messages of
-    /// the stream wait, one of the busiest sender is dropped and counted for each further one. If all messages would exceed [`DATA_BYTES_MAX`], the
-    /// application with most bytes loses its oldest ones; if that is the new message's application, the new message is
-    /// dropped. Messages are not retried.
+    /// the stream wait, one of the busiest sender is dropped and counted for each further one. If all messages would
+    /// exceed [`DATA_BYTES_MAX`], the application with most bytes loses its oldest ones; if that is the new message's
+    /// application, the new message is dropped. Messages are not retried.
     pub(super) fn tell_data(
         &mut self,
         (key, sender): (&StreamKey, SessionRef),

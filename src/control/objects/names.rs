@@ -47,7 +47,8 @@ impl Files {
     }
 
     /// Returns the name under which a file is uploaded: the wanted one, or one with the record's id if another object
-    /// has the wanted one, is being uploaded under it, or is being removed. In a cluster, nodes that begin at the same time may give their files the same name.
+    /// has the wanted one, is being uploaded under it, or is being removed. In a cluster, nodes that begin at the same
+    /// time may give their files the same name.
     pub(super) fn free_object_name(
         &self,
         cx: &Context,
