@@ -196,7 +196,8 @@ fn h_25_what_is_no_tls_is_closed_and_the_stream_beside_it_loses_nothing() {
     let said = openssl_says(https, &["-tls1_2"], "R\n");
     assert!(said.contains("RENEGOTIATING") && !said.contains("verify return:1\nread R BLOCK"), "{said}");
     assert!(said.contains("no renegotiation") || said.contains("error:"), "{said}");
-    // The workers are idle afterwards, except for the bystander's stream, which needs little CPU time. A worker that spins needs the whole second.
+    // The workers are idle afterwards, except for the bystander's stream, which needs little CPU time. A worker that
+    // spins needs the whole second.
     let busy = server.cpu();
     std::thread::sleep(secs(1));
     assert!(server.cpu() - busy < ms(900), "{:?} of a second", server.cpu() - busy);

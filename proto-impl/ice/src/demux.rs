@@ -127,8 +127,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
     }
 
     /// Routes requests for the user name fragment `ufrag` to `session`. A session has two fragments during a restart, and
-    /// more if it restarts again before the peer's first check; a fifth replaces the oldest. Returns false and changes nothing if another
-    /// session uses the fragment: the caller must then draw other credentials.
+    /// more if it restarts again before the peer's first check; a fifth replaces the oldest. Returns false and changes
+    /// nothing if another session uses the fragment: the caller must then draw other credentials.
     pub fn insert(&mut self, ufrag: &str, session: K) -> bool {
         if let Some(owner) = self.fragments.get(ufrag.as_bytes()) {
             return *owner == session;

@@ -691,8 +691,8 @@ impl Room {
         Some(Bitrates { target, video: sum(|rates| rates.video), audio: sum(|rates| rates.audio) })
     }
 
-    /// Returns the time at which waiting commands take effect, or refused streams are tried again; while `connected`, also the time of the next evaluation
-    /// of a path, or of the next list of speakers.
+    /// Returns the time at which waiting commands take effect, or refused streams are tried again; while `connected`,
+    /// also the time of the next evaluation of a path, or of the next list of speakers.
     pub(super) fn poll_timeout(&self, connected: bool) -> Option<Instant> {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
         let media = viewers.filter_map(|viewer| viewer.poll_timeout()).chain(self.loud.poll_timeout());
