@@ -69,7 +69,7 @@ replay: ## Every fuzz corpus, without a fuzzer; the suite has it too
 
 outside: ## Programs of somebody else, each with one of the crates as its only dependency: built and run
 	cd tests/outside && cargo fmt --all --check
-	cd tests/outside && for program in srt rtmp webrtc; do cargo run -q --locked --target-dir ../../target -p outside-$$program || exit 1; done
+	cd tests/outside && for program in srt rtmp webrtc http1; do cargo run -q --locked --target-dir ../../target -p outside-$$program || exit 1; done
 
 packages: ## The crates as packages of a registry, and programs outside that are built from them alone; nothing is published
 	sh tests/packages.sh
