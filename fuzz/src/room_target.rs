@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::Seed;
@@ -36,6 +36,8 @@ const SOCKETS_MAX: usize = 8;
 const ROUNDS_MAX: usize = 10_000;
 /// Maximum number of bytes that the worker may retain.
 const RETAINED_MAX: usize = 16 << 20;
+/// Longest time for which commands of a page wait.
+const COMMANDS_WAIT: Duration = Duration::from_millis(250);
 /// Commands about a stream of the room, in place of `_`.
 const COMMANDS: [&str; 14] = [
     r#"{"command":"toggleVideo","streamId":"room","trackId":"_","enabled":false}"#,
@@ -96,6 +98,8 @@ struct Socket {
     offered: Option<BTreeSet<String>>,
     /// True while the page has answered as it should.
     is_sound: bool,
+    /// Time since which the page has not been offered the streams of the room, because its commands wait.
+    late_since: Option<Instant>,
 }
 
 struct Rig {
@@ -190,7 +194,17 @@ impl Rig {
         let page = Peer::new(self.now.mono, Arc::new(config), anchor, seed).expect("the identity is good");
         let came = Vec::new();
         let (own, offer, answer, offered) = (None, None, None, None);
-        self.sockets.push(Socket { conn, came, page, own, offer, answer, offered, is_sound: true });
+        self.sockets.push(Socket {
+            conn,
+            came,
+            page,
+            own,
+            offer,
+            answer,
+            offered,
+            is_sound: true,
+            late_since: None,
+        });
         let request =
             b"GET /live/websocket HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -371,20 +385,29 @@ impl Rig {
         }
     }
 
-    /// Checks what must hold at any time: a page that has answered has been offered exactly the streams of the room.
-    fn check(&self) {
+    /// Checks what must hold at any time: a page that has answered has been offered exactly the streams of the room, or
+    /// is offered them when its commands take effect.
+    fn check(&mut self) {
         assert_eq!(self.worker.stats().panics, 0, "a session panicked, and was ended for it");
         let retained = self.worker.retained_bytes();
         assert!(retained <= RETAINED_MAX, "{retained} bytes are retained");
-        for socket in self.sockets.iter().filter(|socket| socket.is_sound && socket.offer.is_none()) {
+        for socket in &mut self.sockets {
+            let since = socket.late_since.take();
             let Some(offered) = &socket.offered else { continue };
+            if !socket.is_sound || socket.offer.is_some() {
+                continue;
+            }
             if self.has_seats {
                 assert!(offered.iter().all(|name| name.contains("Track")), "{offered:?}");
                 continue;
             }
             let there = self.live.keys().filter(|id| Some(*id) != socket.own.as_ref());
             let there: BTreeSet<String> = there.cloned().collect();
-            assert_eq!(*offered, there, "who is seen, and who is there");
+            if *offered != there {
+                let since = *socket.late_since.insert(since.unwrap_or(self.now.mono));
+                let late = self.now.mono.saturating_duration_since(since);
+                assert!(late <= COMMANDS_WAIT, "{late:?}: {offered:?} are seen, {there:?} are there");
+            }
         }
     }
 
