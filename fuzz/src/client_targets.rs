@@ -1,8 +1,9 @@
 //! HTTP/1.1 client with a hostile server: the meaning of a response does not depend on how it is cut.
 
+use http1::client::{ResponseError, ResponseEvent, ResponseHead, ResponseReader};
+
 use crate::pull::{check, pull, reads};
 use crate::splits::{head, pieces};
-use http1::client::{ResponseError, ResponseEvent, ResponseHead, ResponseReader};
 
 /// Separates the response of one server from that of the next in an input.
 const NEXT: &[u8] = b"\n==\n";

@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::BytesMut;
+use http1::{BodyDecoder, CloseReason, Connection, Error, Event, Framing, Limits, Request, Response};
 use wire::SendQueue;
 
 use crate::splits::{head, pieces};
-use http1::{BodyDecoder, CloseReason, Connection, Error, Event, Framing, Limits, Request, Response};
 
 /// A fixed instant shared by all runs: results must not depend on the time of a run.
 pub(crate) fn epoch() -> Instant {

@@ -49,7 +49,7 @@ mod ws_targets;
 #[path = "../../src/auth/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod auth;
-// The name that the machine has in the rooms of the server.
+// The server's files below use the crate by this name.
 use http1 as http;
 
 #[path = "../../src/protocol/http_live/url.rs"]

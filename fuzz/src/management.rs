@@ -1,10 +1,10 @@
 //! Targets for input from clients of the management API: tokens and forms.
 
 use bytes::Bytes;
+use http1::{FormEvent, Headers, Malformed, Method, Multipart, Request, Version};
 
 use crate::auth::jwt::{Claims, JwtError, sign, verify};
 use crate::control::parts_of;
-use http1::{FormEvent, Headers, Malformed, Method, Multipart, Request, Version};
 
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 const NOW: u64 = 1_767_225_600_000;

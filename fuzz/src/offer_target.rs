@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use crypto::Seed;
 use http1::Response;
+use http1::client::{ResponseEvent, ResponseHead, ResponseReader};
 use media::codec::Codec;
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
 use millstream::auth::access::Denial;
@@ -22,7 +23,6 @@ use serde_json::{Value, json};
 use wire::{Datagrams, Gather};
 
 use crate::http_targets::epoch;
-use http1::client::{ResponseEvent, ResponseHead, ResponseReader};
 
 const STREAM: StreamId = StreamId(1);
 /// Separates the descriptions, fragments or candidates in an input.

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use crypto::Seed;
+use http1::websocket::{Event, FrameHead, Limits, WebSocket};
+use http1::{Range, parse_range};
 use wire::SendQueue;
 
 use crate::http_targets::epoch;
 use crate::splits::{head, pieces};
-use http1::Range;
-use http1::parse_range;
-use http1::websocket::{Event, FrameHead, Limits, WebSocket};
 
 /// Reads a frame head. It must be written back to the same bytes, and fewer bytes must not suffice to read it.
 pub fn ws_frame(data: &[u8]) {

@@ -20,7 +20,7 @@ mod tests;
 pub mod websocket;
 
 // Re-exported because public signatures use them: a user of this crate needs no other dependency.
-pub use bytes::Bytes;
+pub use bytes::{Bytes, BytesMut};
 pub use crypto::{NoEntropy, Random, Seed};
 pub use wire::{Gather, SendQueue};
 
